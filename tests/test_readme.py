@@ -1,0 +1,28 @@
+"""The README proves itself: its Python blocks run, in order."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCKS = BLOCK.findall(README.read_text(encoding="utf-8"))
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_block_of_the_readme_runs(number: int, tmp_path: Path) -> None:
+    # A process each: a block may open a runtime, and must close it.
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", BLOCKS[number]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,93 @@
+"""What a journal needs from the place it is kept in.
+
+A backend is used by one thread at a time for writing; each reader it gives out is
+used by one thread at a time too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from .base_reader import Reader
+from .records import Record, Row, Snapshot
+
+__all__ = ["Backend", "Batch", "Opening", "Warn"]
+
+Warn: TypeAlias = Callable[[str, Mapping[str, object]], None]
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """What the opening transaction settled: our epoch, and where the log ends."""
+
+    runtime_epoch: int
+    last_seq: int
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """What one transaction writes. `upto` is the last seq it accounts for."""
+
+    records: Sequence[Record]
+    rows: Sequence[Row]  # the last one of each (space, key) only
+    blobs: Mapping[str, bytes]  # by digest
+    upto: int
+
+
+class Backend(Protocol):
+    """A place for one journal.
+
+    Every method raises `StoreTrouble` where nothing was written and a retry may
+    help, `Fenced` where another runtime has taken over, and `StoreFailed` where it
+    cannot tell what was written.
+    """
+
+    @property
+    def path(self) -> str:
+        """How messages name this store."""
+        ...
+
+    def open(self) -> Opening:
+        """Become the one owner, then raise the runtime's epoch before any read.
+
+        Raises `CannotOpen`, `NotAStore`, `NewerLayout` or `StoreLocked`, with
+        nothing changed on disk.
+        """
+        ...
+
+    def write(self, batch: Batch) -> None:
+        """Begin a transaction, check the runtime's epoch in it, write the batch."""
+        ...
+
+    def flush(self) -> None:
+        """Commit what `write` began; durable when this returns."""
+        ...
+
+    def rollback(self) -> None:
+        """Undo what `write` began."""
+        ...
+
+    def write_snapshots(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+        """Store snapshots, the newest two a stream; return those not written.
+
+        A snapshot is left out unless the log holds the record that it covers. They
+        need not be durable before the next `flush`.
+        """
+        ...
+
+    def reader(self, warn: Warn) -> Reader:
+        """Return a new reader that sees what was flushed."""
+        ...
+
+    def tidy(self) -> None:
+        """Do the housekeeping that is due, after the acknowledgements went out."""
+        ...
+
+    def close(self) -> None:
+        """Leave the store in its resting form and give it up."""
+        ...
+
+    def abandon(self) -> None:
+        """Give the store up as it is, as a kill would."""
+        ...

@@ -1,0 +1,224 @@
+"""What every reader of a store can do, whatever the store is kept in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Self
+
+from .errors import Undecodable
+from .records import (
+    Head,
+    Loaded,
+    Record,
+    Row,
+    Snapshot,
+    blob_digest,
+    record_checksum,
+    snapshot_checksum,
+)
+
+__all__ = ["Reader"]
+
+PAGE = 1000  # records
+
+
+class Reader(ABC):
+    """A view of what was flushed; used by one thread at a time.
+
+    Every method is one short transaction of its own and leaves no cursor open, since
+    an open one would keep the log file from shrinking. A back end implements the
+    methods with a leading underscore.
+
+    Raises `Undecodable` where a record or blob does not match its checksum,
+    `StoreTrouble` or `StoreFailed` where the store itself cannot be read.
+    """
+
+    def __init__(self, warn: Callable[[str, Mapping[str, object]], None]) -> None:
+        self._warn = warn
+
+    @property
+    @abstractmethod
+    def durable_seq(self) -> int:
+        """The seq of the last record, 0 in an empty store."""
+
+    @abstractmethod
+    def row(self, space: str, key: str) -> bytes | None:
+        """Return the value of one row, None where there is none."""
+
+    @abstractmethod
+    def rows(self, space: str, prefix: str = "") -> list[Row]:
+        """Return the rows of a space whose keys begin with `prefix`, by key."""
+
+    @abstractmethod
+    def streams(self, prefix: str = "") -> list[str]:
+        """Return the names of a family's streams in order, all of them for ""."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let the store go."""
+
+    def load(
+        self, stream: str, *, usable: Callable[[Snapshot], bool] | None = None
+    ) -> Loaded:
+        """Return a stream's newest good snapshot and the records after it.
+
+        Args:
+            stream: the stream's name; one without records loads as empty.
+            usable: asked of each snapshot, newest first, whether the caller can read
+                it; False or an exception skips it, like a bad checksum does. With no
+                snapshot left, all records are returned.
+
+        A skipped snapshot is reported as ``snapshot.skipped`` with its reason.
+        """
+        with self._transaction():
+            head = self._head(stream)
+            snapshot = self._choose_snapshot(stream, head, usable)
+            after = 0 if snapshot is None else snapshot.version
+            records = tuple(_checked(self._tail(stream, after)))
+        expected = after
+        for record in records:
+            expected += 1
+            if record.version != expected:
+                raise Undecodable(stream, f"its record {expected} is missing")
+        if expected != head.version:
+            raise Undecodable(stream, f"its record {expected + 1} is missing")
+        return Loaded(
+            stream=stream,
+            snapshot=snapshot,
+            records=records,
+            head=head.version,
+            seq=head.seq,
+        )
+
+    def head(self, stream: str) -> int:
+        """Return the version of a stream's last record, 0 where it has none."""
+        return self.position(stream).version
+
+    def position(self, stream: str) -> Head:
+        """Return a stream's last version with its seq, epoch and incarnation."""
+        with self._transaction():
+            return self._head(stream)
+
+    def records(
+        self, after_seq: int = 0, limit: int = PAGE, prefix: str | None = None
+    ) -> list[Record]:
+        """Return a page of the log in its order.
+
+        Args:
+            after_seq: the last seq already seen.
+            limit: at most so many records.
+            prefix: only the streams of this family: the stream of that name and
+                those under it (``task/7`` means ``task/7`` and ``task/7/…``).
+        """
+        with self._transaction():
+            return list(_checked(self._page(after_seq, limit, prefix or "")))
+
+    def fetch(self, seqs: Iterable[int]) -> list[Record]:
+        """Return the records with these seqs, in the order of the log."""
+        with self._transaction():
+            return list(_checked(self._fetch(sorted(set(seqs)))))
+
+    def blob(self, digest: str) -> bytes | None:
+        """Return the blob of this SHA-256, None where there is none."""
+        body = self._blob(digest)
+        if body is not None and blob_digest(body) != digest:
+            raise Undecodable(f"blob {digest}", "its bytes do not match its digest")
+        return body
+
+    def snapshots(self, stream: str) -> list[Snapshot]:
+        """Return the stream's snapshots that match their checksum, newest first."""
+        with self._transaction():
+            return [
+                snapshot
+                for snapshot, checksum in self._snapshots(stream)
+                if snapshot_checksum(snapshot) == checksum
+            ]
+
+    def _choose_snapshot(
+        self,
+        stream: str,
+        head: Head,
+        usable: Callable[[Snapshot], bool] | None,
+    ) -> Snapshot | None:
+        for snapshot, checksum in self._snapshots(stream):
+            reason = _why_not(snapshot, checksum, head, usable)
+            if reason is None:
+                return snapshot
+            self._warn(
+                "snapshot.skipped",
+                {"stream": stream, "version": snapshot.version, "reason": reason},
+            )
+        return None
+
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[object]: ...
+
+    @abstractmethod
+    def _head(self, stream: str) -> Head: ...
+
+    @abstractmethod
+    def _tail(self, stream: str, after_version: int) -> list[Record]: ...
+
+    @abstractmethod
+    def _page(self, after_seq: int, limit: int, prefix: str) -> list[Record]: ...
+
+    @abstractmethod
+    def _fetch(self, seqs: list[int]) -> list[Record]: ...
+
+    @abstractmethod
+    def _blob(self, digest: str) -> bytes | None: ...
+
+    @abstractmethod
+    def _snapshots(self, stream: str) -> list[tuple[Snapshot, int]]: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _checked(records: Iterable[Record]) -> Iterator[Record]:
+    for record in records:
+        if record.checksum != record_checksum(
+            record.seq,
+            record.stream,
+            record.version,
+            record.type,
+            record.schema_version,
+            record.codec,
+            record.at,
+            record.epoch,
+            record.incarnation,
+            record.body,
+        ):
+            raise Undecodable(
+                f"record {record.seq} of {record.stream}", "its checksum does not match"
+            )
+        yield record
+
+
+def _why_not(
+    snapshot: Snapshot,
+    checksum: int,
+    head: Head,
+    usable: Callable[[Snapshot], bool] | None,
+) -> str | None:
+    if snapshot_checksum(snapshot) != checksum:
+        return "bad checksum"
+    if snapshot.version > head.version:
+        return "ahead of its stream"
+    if usable is None:
+        return None
+    try:
+        return None if usable(snapshot) else "not usable by this code"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"

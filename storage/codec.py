@@ -1,0 +1,169 @@
+"""Events to JSON and back, through single-step upgraders.
+
+Nothing that is stored names a module or a class path: a record carries a type name
+and a schema version, and this registry says what they mean today.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from enum import Enum
+from typing import Any, TypeAlias
+
+import msgspec
+
+from .errors import NewerSchema, NoUpgradePath, Rejected, Undecodable
+from .records import JSON_CODEC, Record
+
+__all__ = ["Codec", "Upgrader", "Upgraders"]
+
+Upgrader: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+Upgraders: TypeAlias = Mapping[tuple[str, int], Upgrader]
+
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
+class Codec:
+    """The event types that this code knows, at the version it writes.
+
+    Args:
+        event_classes: frozen `msgspec.Struct` classes. The type name is the struct's
+            tag, else the class's name; the class attribute `schema_version` (1 where
+            there is none) is the version written.
+        upgraders: ``(type name, n)`` to a function that turns the JSON object of
+            version n into that of n + 1.
+
+    Raises:
+        ValueError: two classes share a type name.
+    """
+
+    def __init__(
+        self,
+        event_classes: Iterable[type[msgspec.Struct]],
+        upgraders: Upgraders | None = None,
+    ) -> None:
+        self._encoder = msgspec.json.Encoder(order="deterministic")
+        self._versions: dict[str, int] = {}
+        self._decoders: dict[str, msgspec.json.Decoder[msgspec.Struct]] = {}
+        self._names: dict[type[msgspec.Struct], str] = {}
+        self._upgraders = dict(upgraders or {})
+        for cls in event_classes:
+            name = _type_name(cls)
+            if name in self._versions:
+                raise ValueError(f"two event classes are named {name!r}; rename one")
+            self._names[cls] = name
+            self._versions[name] = _schema_version(cls)
+            self._decoders[name] = msgspec.json.Decoder(cls)
+
+    def encode(self, event: msgspec.Struct) -> tuple[str, int, bytes]:
+        """Return the event's type name, schema version and JSON.
+
+        Equal events give equal bytes. What could not be read back is refused.
+
+        Raises:
+            Rejected: the class is not registered, or a value has no JSON of its own;
+                the message names the path of the field.
+        """
+        name = self._names.get(type(event))
+        if name is None:
+            raise Rejected(
+                type(event).__name__, "its class is not registered with the codec"
+            )
+        _refuse_unstorable(event, name)
+        try:
+            body = self._encoder.encode(event)
+            self._decoders[name].decode(body)
+        except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
+            raise Rejected(name, str(error)) from error
+        return name, self._versions[name], body
+
+    def decode(self, record: Record) -> msgspec.Struct:
+        """Return the event that a record holds, upgraded to today's version.
+
+        Raises:
+            NewerSchema: newer code wrote the record.
+            NoUpgradePath: a step between its version and today's is missing.
+            Undecodable: unknown type or codec, or a body that does not fit its type.
+        """
+        name = record.type
+        subject = f"record {record.seq} ({name}) of {record.stream}"
+        known = self._versions.get(name)
+        if known is None:
+            raise Undecodable(subject, f"the event type {name!r} is not known")
+        if record.codec != JSON_CODEC:
+            raise Undecodable(subject, f"the codec {record.codec!r} is not known")
+        if record.schema_version > known:
+            raise NewerSchema(name, record.schema_version, known)
+        body = record.body
+        if record.schema_version < known:
+            body = self._upgrade(record, known, subject)
+        try:
+            return self._decoders[name].decode(body)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise Undecodable(subject, str(error)) from error
+
+    def _upgrade(self, record: Record, known: int, subject: str) -> bytes:
+        steps: list[Upgrader] = []
+        for version in range(record.schema_version, known):
+            step = self._upgraders.get((record.type, version))
+            if step is None:
+                raise NoUpgradePath(record.type, version)
+            steps.append(step)
+        try:
+            value = msgspec.json.decode(record.body, type=dict[str, Any])
+            for step in steps:
+                value = step(value)
+            return self._encoder.encode(value)
+        except Exception as error:
+            raise Undecodable(
+                subject, f"an upgrader failed with {type(error).__name__}: {error}"
+            ) from error
+
+
+def _type_name(cls: type[msgspec.Struct]) -> str:
+    tag = cls.__struct_config__.tag
+    return tag if isinstance(tag, str) else cls.__name__
+
+
+def _schema_version(cls: type[msgspec.Struct]) -> int:
+    version = getattr(cls, "schema_version", 1)
+    # A field of that name is a slot descriptor on the class, not a version.
+    return version if isinstance(version, int) else 1
+
+
+def _refuse_unstorable(value: Any, path: str) -> None:
+    kind = type(value)
+    if kind in _PLAIN:
+        if kind is str:
+            _refuse_surrogates(value, path)
+        return
+    match value:
+        case float() | Decimal():
+            if not math.isfinite(value):
+                raise Rejected(path, f"{value} has no JSON form")
+        case msgspec.Struct():
+            for name in value.__struct_fields__:
+                _refuse_unstorable(getattr(value, name), f"{path}.{name}")
+        case dict():
+            for key, item in value.items():
+                if type(key) is not str:
+                    raise Rejected(path, f"the key {key!r} is not a str")
+                _refuse_surrogates(key, path)
+                _refuse_unstorable(item, f"{path}[{key!r}]")
+        case list() | tuple():
+            for index, item in enumerate(value):
+                _refuse_unstorable(item, f"{path}[{index}]")
+        case Enum() | msgspec.UnsetType():
+            return
+        case _:
+            raise Rejected(path, f"a {kind.__name__} cannot be stored as JSON")
+
+
+def _refuse_surrogates(text: str, path: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Rejected(path, "the text holds a lone surrogate") from None

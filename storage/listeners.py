@@ -1,0 +1,52 @@
+"""Who hears of what the journal does; a listener that raises harms nobody else."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from .errors import StorageError
+from .records import Record
+
+__all__ = ["EVENTS", "Listeners"]
+
+EVENTS: dict[str, tuple[str, ...]] = {
+    "journal.callback_failed": ("callback", "error", "traceback"),
+    "journal.resumed": ("retries",),
+    "journal.trouble": ("kind", "detail", "retry_in"),  # retry_in in seconds
+    "snapshot.not_written": ("stream", "version", "reason"),
+    "snapshot.skipped": ("stream", "version", "reason"),
+}
+
+
+class Listeners:
+    """The callbacks registered with one journal."""
+
+    def __init__(self) -> None:
+        self.flushed: list[Callable[[Sequence[Record]], None]] = []
+        self.fenced: list[Callable[[Sequence[Record]], None]] = []
+        self.failed: list[Callable[[StorageError], None]] = []
+        self.warned: list[Callable[[str, Mapping[str, object]], None]] = []
+
+    def each(self, callbacks: Iterable[Callable[..., None]], *args: object) -> None:
+        """Call every one of them, whatever the others do."""
+        for callback in list(callbacks):
+            try:
+                callback(*args)
+            except Exception as error:
+                self.warn(
+                    "journal.callback_failed",
+                    {
+                        "callback": getattr(callback, "__qualname__", repr(callback)),
+                        "error": f"{type(error).__name__}: {error}",
+                        "traceback": traceback.format_exc(),
+                    },
+                )
+
+    def warn(self, event: str, fields: Mapping[str, object]) -> None:
+        """Report an event; a listener that fails at this has nobody to tell."""
+        for listener in list(self.warned):
+            try:
+                listener(event, fields)
+            except Exception:  # noqa: S112 - nobody is left to report it to
+                continue

@@ -1,0 +1,239 @@
+"""A store in memory, with the same rules as one on disk; nothing outlives it."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from .backend import Batch, Opening, Warn
+from .base_reader import Reader
+from .errors import Fenced, StoreLocked
+from .records import Head, Record, Row, Snapshot, in_family, snapshot_checksum
+
+__all__ = ["MemoryBackend", "MemoryStore"]
+
+KEPT_SNAPSHOTS = 2  # per stream
+
+
+class MemoryStore:
+    """The "disk": what is flushed stays here, whoever opens it next."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.owner: MemoryBackend | None = None
+        self.runtime_epoch = 0
+        self.log: list[Record] = []  # by seq
+        self.streams: dict[str, list[Record]] = {}
+        self.rows: dict[str, dict[str, bytes]] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.snapshots: dict[str, list[tuple[Snapshot, int]]] = {}  # newest first
+        self.flushed_snapshots: dict[str, list[tuple[Snapshot, int]]] = {}
+
+    def cut(self) -> None:
+        """Cut the power: drop everything that was not flushed, and the owner.
+
+        What the old owner still tries to write is refused as stale.
+        """
+        with self.lock:
+            self.owner = None
+            self.runtime_epoch += 1
+            self.snapshots = dict(self.flushed_snapshots)
+
+
+class MemoryBackend:
+    """One opening of a `MemoryStore`."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.store = store or MemoryStore()
+        self._epoch = 0
+        self._written: Batch | None = None
+        self._new_snapshots = False
+
+    @property
+    def path(self) -> str:
+        """How messages name this store."""
+        return "in memory"
+
+    def open(self) -> Opening:
+        """Become the owner; raises `StoreLocked` where the store has one."""
+        store = self.store
+        with store.lock:
+            if store.owner is not None:
+                raise StoreLocked(self.path, "another runtime of this process")
+            store.owner = self
+            store.runtime_epoch += 1
+            self._epoch = store.runtime_epoch
+            last = store.log[-1].seq if store.log else 0
+            return Opening(runtime_epoch=self._epoch, last_seq=last)
+
+    def write(self, batch: Batch) -> None:
+        """Hold a batch that the next `flush` makes durable."""
+        with self.store.lock:
+            self._refuse_if_stale()
+            self._written = batch
+
+    def flush(self) -> None:
+        """Make the written batch durable, with the snapshots before it."""
+        store = self.store
+        with store.lock:
+            self._refuse_if_stale()
+            batch, self._written = self._written, None
+            if self._new_snapshots:
+                store.flushed_snapshots = dict(store.snapshots)
+                self._new_snapshots = False
+            if batch is None:
+                return
+            store.blobs.update(batch.blobs)
+            for row in batch.rows:
+                space = store.rows.setdefault(row.space, {})
+                if row.value is None:
+                    space.pop(row.key, None)
+                else:
+                    space[row.key] = row.value
+            for record in batch.records:
+                store.log.append(record)
+                store.streams.setdefault(record.stream, []).append(record)
+
+    def rollback(self) -> None:
+        """Forget the written batch."""
+        self._written = None
+
+    def write_snapshots(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+        """Show the snapshots now, keep them with the next flush."""
+        store = self.store
+        refused: list[Snapshot] = []
+        with store.lock:
+            self._refuse_if_stale()
+            for snapshot in snapshots:
+                records = store.streams.get(snapshot.stream, [])
+                covered = records[snapshot.version - 1 : snapshot.version]
+                if [record.seq for record in covered] == [snapshot.covers]:
+                    _keep(store, snapshot)
+                    self._new_snapshots = True
+                else:
+                    refused.append(snapshot)
+        return refused
+
+    def reader(self, warn: Warn) -> Reader:
+        """Return a reader of what was flushed."""
+        return MemoryReader(self.store, warn)
+
+    def tidy(self) -> None:
+        """Nothing is ever due."""
+
+    def close(self) -> None:
+        """Flush the snapshots and give the store up."""
+        with self.store.lock:
+            if self.store.owner is self:
+                self.flush()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Give the store up as it is."""
+        with self.store.lock:
+            self._written = None
+            if self.store.owner is self:
+                self.store.owner = None
+
+    def _refuse_if_stale(self) -> None:
+        current = self.store.runtime_epoch
+        if self._epoch != current or self.store.owner is not self:
+            raise Fenced(
+                self.path,
+                f"it was opened again (runtime epoch {current}, ours {self._epoch})",
+            )
+
+
+def _keep(store: MemoryStore, snapshot: Snapshot) -> None:
+    kept = [(snapshot, snapshot_checksum(snapshot))]
+    for older, checksum in store.snapshots.get(snapshot.stream, []):
+        if older.version < snapshot.version:
+            kept.append((older, checksum))
+    store.snapshots[snapshot.stream] = kept[:KEPT_SNAPSHOTS]
+
+
+class MemoryReader(Reader):
+    """A reader of a `MemoryStore`."""
+
+    def __init__(self, store: MemoryStore, warn: Warn) -> None:
+        super().__init__(warn)
+        self._store = store
+
+    @property
+    def durable_seq(self) -> int:
+        """The seq of the last record, 0 in an empty store."""
+        with self._store.lock:
+            return self._store.log[-1].seq if self._store.log else 0
+
+    def row(self, space: str, key: str) -> bytes | None:
+        """Return the value of one row, None where there is none."""
+        with self._store.lock:
+            return self._store.rows.get(space, {}).get(key)
+
+    def rows(self, space: str, prefix: str = "") -> list[Row]:
+        """Return the rows of a space whose keys begin with `prefix`, by key."""
+        with self._store.lock:
+            values = self._store.rows.get(space, {})
+            return [
+                Row(space=space, key=key, value=values[key])
+                for key in sorted(values, key=str.encode)
+                if key.startswith(prefix)
+            ]
+
+    def streams(self, prefix: str = "") -> list[str]:
+        """Return the names of a family's streams in order, all of them for ""."""
+        with self._store.lock:
+            names = sorted(self._store.streams, key=str.encode)
+        return [name for name in names if not prefix or in_family(name, prefix)]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._store.lock:
+            yield
+
+    def _head(self, stream: str) -> Head:
+        records = self._store.streams.get(stream)
+        if not records:
+            return Head()
+        last = records[-1]
+        return Head(
+            version=last.version,
+            seq=last.seq,
+            epoch=last.epoch,
+            incarnation=last.incarnation,
+        )
+
+    def _tail(self, stream: str, after_version: int) -> list[Record]:
+        return self._store.streams.get(stream, [])[after_version:]
+
+    def _page(self, after_seq: int, limit: int, prefix: str) -> list[Record]:
+        page: list[Record] = []
+        log = self._store.log
+        for place in range(_after(log, after_seq), len(log)):
+            record = log[place]
+            if len(page) == limit:
+                break
+            if not prefix or in_family(record.stream, prefix):
+                page.append(record)
+        return page
+
+    def _fetch(self, seqs: list[int]) -> list[Record]:
+        log = self._store.log
+        places = [(seq, _after(log, seq) - 1) for seq in seqs]
+        return [log[at] for seq, at in places if at >= 0 and log[at].seq == seq]
+
+    def _blob(self, digest: str) -> bytes | None:
+        with self._store.lock:
+            return self._store.blobs.get(digest)
+
+    def _snapshots(self, stream: str) -> list[tuple[Snapshot, int]]:
+        return list(self._store.snapshots.get(stream, []))
+
+
+def _after(log: list[Record], seq: int) -> int:
+    return bisect_right(log, seq, key=lambda record: record.seq)

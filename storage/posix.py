@@ -1,0 +1,82 @@
+"""What only a POSIX system offers: the owner's lock, and syncing a folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from pathlib import Path
+
+from .errors import StoreLocked
+
+__all__ = ["OwnerLock", "create_private", "sync_folder"]
+
+PRIVATE = 0o600
+OWNER_TEXT = 200  # bytes
+
+
+class OwnerLock:
+    """The right to write a store, held until `release` or the end of the process.
+
+    It stands on a file of its own beside the store: closing any descriptor of the
+    database itself would drop the locks that SQLite holds there. The file stays when
+    the lock goes, since removing it would race with the next owner.
+
+    Raises:
+        StoreLocked: another runtime holds it, in this process or in another one.
+        OSError: the file cannot be made there.
+    """
+
+    def __init__(self, store: Path) -> None:
+        path = store.with_name(store.name + ".lock")
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            text = os.pread(self._file, OWNER_TEXT, 0).decode("utf-8", "replace")
+            os.close(self._file)
+            if not isinstance(error, BlockingIOError):
+                raise
+            owner = text.strip() or "another process"
+            raise StoreLocked(str(store), owner) from None
+        text = f"process {os.getpid()} on {socket.gethostname()}\n"
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, text.encode(), 0)
+        _held.add(self)
+
+    def release(self) -> None:
+        """Give the lock up; safe to call twice."""
+        if self in _held:
+            _held.discard(self)
+            os.ftruncate(self._file, 0)
+            os.close(self._file)
+
+    def drop_in_child(self) -> None:
+        """Close a forked child's copy, which would outlive its parent's lock."""
+        os.close(self._file)
+
+
+_held: set[OwnerLock] = set()
+
+
+def _drop_all_in_child() -> None:
+    for lock in _held:
+        lock.drop_in_child()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_drop_all_in_child)
+
+
+def create_private(path: Path) -> None:
+    """Make an empty file that only its owner may read or write."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

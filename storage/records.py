@@ -1,0 +1,152 @@
+"""What the log is made of: drafts, records, rows, snapshots and leases."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+
+import msgspec
+
+__all__ = [
+    "JSON_CODEC",
+    "Draft",
+    "Head",
+    "Lease",
+    "Loaded",
+    "Record",
+    "Row",
+    "Snapshot",
+    "blob_digest",
+    "in_family",
+    "record_checksum",
+    "snapshot_checksum",
+]
+
+JSON_CODEC = "json"
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A keyed value written in the transaction of its record; None deletes it."""
+
+    space: str
+    key: str
+    value: bytes | None
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A record before it has its place in the log.
+
+    `version` is the one it will have in its stream (the head plus one), `body` is
+    JSON. `rows` and `blobs` are committed with it or not at all.
+    """
+
+    stream: str
+    version: int
+    type: str
+    body: bytes
+    schema_version: int = 1
+    rows: tuple[Row, ...] = ()
+    blobs: tuple[bytes, ...] = ()
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One line of the log. `at` is seconds since the epoch, by the writer's clock."""
+
+    seq: int
+    stream: str
+    version: int
+    type: str
+    schema_version: int
+    codec: str
+    at: float
+    epoch: int
+    incarnation: int
+    body: bytes
+    checksum: int
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a stream after record `version`, whose seq is `covers`.
+
+    `covers` pins the snapshot to that very record: if the log holds another one
+    there, the snapshot is not written. `at` is filled in when it is queued.
+    """
+
+    stream: str
+    version: int
+    covers: int
+    state_schema: int
+    body: bytes
+    reason: str
+    at: float = 0.0
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to append to one stream, until a newer one is given out."""
+
+    stream: str
+    epoch: int
+    incarnation: int
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a stream ends; all zero for a stream without records."""
+
+    version: int = 0
+    seq: int = 0
+    epoch: int = 0
+    incarnation: int = 0
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream as of one moment: a snapshot, the records after it, and its head.
+
+    `head` is the version of the last record, `seq` that record's place in the log.
+    """
+
+    stream: str
+    snapshot: Snapshot | None
+    records: tuple[Record, ...]
+    head: int
+    seq: int
+
+
+def in_family(stream: str, family: str) -> bool:
+    """Tell whether `stream` is `family` itself or stands under it."""
+    return stream == family or stream.startswith(
+        family if family.endswith("/") else family + "/"
+    )
+
+
+def record_checksum(
+    seq: int,
+    stream: str,
+    version: int,
+    type_name: str,
+    schema_version: int,
+    codec: str,
+    at: float,
+    epoch: int,
+    incarnation: int,
+    body: bytes,
+) -> int:
+    """CRC-32 over every field, so that a record moved elsewhere shows too."""
+    head = (
+        f"{seq}\0{stream}\0{version}\0{type_name}\0{schema_version}\0{codec}\0"
+        f"{at!r}\0{epoch}\0{incarnation}\0"
+    )
+    return zlib.crc32(body, zlib.crc32(head.encode()))
+
+
+def snapshot_checksum(snapshot: Snapshot) -> int:
+    """CRC-32 over every field of a snapshot."""
+    head = (
+        f"{snapshot.stream}\0{snapshot.version}\0{snapshot.covers}\0"
+        f"{snapshot.state_schema}\0{snapshot.at!r}\0{snapshot.reason}\0"
+    )
+    return zlib.crc32(snapshot.body, zlib.crc32(head.encode()))
+
+
+def blob_digest(body: bytes) -> str:
+    """SHA-256 in hex: the name under which a blob is stored once."""
+    return hashlib.sha256(body).hexdigest()

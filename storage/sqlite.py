@@ -1,0 +1,311 @@
+"""The store as one SQLite file, written through WAL with a sync for each batch.
+
+While it is owned, a ``-wal`` and a ``-shm`` file stand beside it; at rest it is one
+plain file (and the lock's), which can be copied and read without making others.
+
+Inside the owning process read it with `open_reader` only: a second SQLite library in
+one process (the standard library's) drops the first one's locks when it closes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+
+from .backend import Batch, Opening, Warn
+from .base_reader import Reader
+from .errors import CannotOpen, Fenced, StoreFailed, StoreTrouble
+from .posix import OwnerLock
+from .records import Snapshot, snapshot_checksum
+from .sqlite_file import cannot_open, connect, create, errors_of, is_missing, look
+from .sqlite_reader import SqliteReader
+
+__all__ = ["SqliteBackend"]
+
+WAL_PAGES = 1000  # a checkpoint is due above
+CHUNKS = (64, 8, 1)  # rows of one INSERT
+NAMES_CACHED = 50_000  # streams
+
+_NAMES = {
+    "streams": (
+        "SELECT id FROM streams WHERE name = ?",
+        "INSERT INTO streams (name) VALUES (?)",
+    ),
+    "types": (
+        "SELECT id FROM types WHERE name = ?",
+        "INSERT INTO types (name) VALUES (?)",
+    ),
+}
+_KEEP_TWO_SNAPSHOTS = """
+DELETE FROM snapshots WHERE stream_id = ?1 AND version NOT IN (
+    SELECT version FROM snapshots WHERE stream_id = ?1 AND version <= ?2
+    ORDER BY version DESC LIMIT 2
+)
+"""
+
+
+class SqliteBackend:
+    """One opening of a store file.
+
+    Args:
+        path: the file; made on `open` where it does not exist, in a folder that does.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(os.path.realpath(path))
+        self._lock: OwnerLock | None = None
+        self._connection: apsw.Connection | None = None
+        self._readers: list[SqliteReader] = []
+        self._epoch = 0
+        self._names: dict[str, dict[str, int]] = {"streams": {}, "types": {}}
+        self._fresh: list[tuple[str, str, int]] = []
+        self._wal_pages = 0
+
+    @property
+    def path(self) -> str:
+        """How messages name this store."""
+        return str(self._path)
+
+    def open(self) -> Opening:
+        """Look, lock, look again, and raise the runtime's epoch before any read.
+
+        Raises:
+            CannotOpen: the folder is missing or cannot be written, and the like.
+            NotAStore: the file is something else.
+            NewerLayout: a newer perdure wrote it.
+            StoreLocked: another runtime owns it.
+            StoreTrouble: it is full or busy just now.
+        """
+        if not is_missing(self._path):
+            look(self._path)
+        try:
+            self._lock = OwnerLock(self._path)
+        except OSError as error:
+            raise cannot_open(self._path, error) from error
+        try:
+            return self._open()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _open(self) -> Opening:
+        try:
+            if is_missing(self._path):
+                create(self._path)
+            look(self._path)
+        except OSError as error:
+            raise cannot_open(self._path, error) from error
+        connection = self._connection = connect(self._path, write=True)
+        if connection.readonly("main"):
+            raise CannotOpen(
+                self.path, "it is write-protected", "make it writable for this user"
+            )
+        with errors_of(self.path):
+            if connection.pragma("journal_mode", "WAL") != "wal":
+                raise CannotOpen(
+                    self.path,
+                    "its file system cannot share memory between processes",
+                    "put it on a local disk",
+                )
+            connection.pragma("synchronous", "FULL")
+            connection.pragma("fullfsync", 1)  # macOS: through the drive's cache too
+            connection.pragma("wal_autocheckpoint", 0)
+            connection.set_wal_hook(self._count_wal)
+            with connection:
+                self._epoch = connection.execute(
+                    "UPDATE owner SET epoch = epoch + 1 RETURNING epoch"
+                ).get
+            last = connection.execute("SELECT max(seq) FROM records").get
+        return Opening(runtime_epoch=self._epoch, last_seq=last or 0)
+
+    def write(self, batch: Batch) -> None:
+        """Begin a transaction, check the runtime's epoch in it, write the batch."""
+        with errors_of(self.path):
+            self._begin()
+            self._insert(
+                "records",
+                [
+                    (
+                        r.seq,
+                        self._id("streams", r.stream),
+                        r.version,
+                        self._id("types", r.type),
+                        r.schema_version,
+                        r.codec,
+                        r.at,
+                        r.epoch,
+                        r.incarnation,
+                        r.body,
+                        r.checksum,
+                    )
+                    for r in batch.records
+                ],
+            )
+            kept = [
+                (r.space, r.key, r.value) for r in batch.rows if r.value is not None
+            ]
+            gone = [(r.space, r.key) for r in batch.rows if r.value is None]
+            self._insert("rows", kept, verb="REPLACE")
+            if gone:
+                self._db.executemany(
+                    "DELETE FROM rows WHERE space = ? AND key = ?", gone
+                )
+            self._insert("blobs", list(batch.blobs.items()), verb="INSERT OR IGNORE")
+
+    def flush(self) -> None:
+        """Commit what `write` began; durable when this returns."""
+        with errors_of(self.path):
+            self._db.execute("COMMIT")
+        self._keep_names()
+
+    def rollback(self) -> None:
+        """Undo what `write` began."""
+        self._fresh.clear()
+        with errors_of(self.path):
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def write_snapshots(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+        """Store snapshots, the newest two a stream; return those not written.
+
+        Their transaction is not synced: the next flush covers it, and a power cut
+        before that costs a longer replay only.
+        """
+        connection = self._db
+        with errors_of(self.path):
+            connection.pragma("synchronous", "NORMAL")
+            try:
+                self._begin()
+                refused = [s for s in snapshots if not self._store_snapshot(s)]
+                connection.execute("COMMIT")
+            finally:
+                self.rollback()
+                connection.pragma("synchronous", "FULL")
+        return refused
+
+    def reader(self, warn: Warn) -> Reader:
+        """Return a reader on a connection of its own, closed with the backend."""
+        reader = SqliteReader(self._path, warn)
+        self._readers.append(reader)
+        return reader
+
+    def tidy(self) -> None:
+        """Copy a long WAL into the file, so that it starts over from its beginning."""
+        if self._wal_pages < WAL_PAGES:
+            return
+        self._wal_pages = 0
+        try:
+            with errors_of(self.path):
+                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except StoreTrouble:
+            return  # the WAL stays long a little longer, and nothing is lost
+
+    def close(self) -> None:
+        """Bring the file to its resting form and give it up."""
+        self._close_readers()
+        try:
+            with errors_of(self.path):
+                self._db.pragma("journal_mode", "DELETE")
+        except StoreTrouble:
+            pass  # somebody reads it, or it is full: it rests with its WAL beside it
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Give the store up as it is; nothing more is written to it."""
+        self._close_readers()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(True)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    @property
+    def _db(self) -> apsw.Connection:
+        if self._connection is None:
+            raise StoreFailed(self.path, "it is not open")
+        return self._connection
+
+    def _begin(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        current = self._db.execute("SELECT epoch FROM owner").get
+        if current != self._epoch:
+            self.rollback()
+            raise Fenced(
+                self.path,
+                f"it was opened again (runtime epoch {current}, ours {self._epoch})",
+            )
+
+    def _insert(
+        self, table: str, rows: Sequence[tuple[object, ...]], verb: str = "INSERT"
+    ) -> None:
+        # Several rows a statement, not executemany: each step lets the interpreter
+        # go, and taking it back costs up to its switch interval on a busy host.
+        done = 0
+        for chunk in CHUNKS:
+            while len(rows) - done >= chunk:
+                part = rows[done : done + chunk]
+                marks = "(" + ",".join("?" * len(part[0])) + ")"
+                self._db.execute(
+                    f"{verb} INTO {table} VALUES " + ",".join([marks] * chunk),
+                    [value for row in part for value in row],
+                )
+                done += chunk
+
+    def _id(self, table: str, name: str) -> int:
+        known = self._names[table].get(name)
+        if known is not None:
+            return known
+        find, add = _NAMES[table]
+        found = self._db.execute(find, (name,)).get
+        if found is None:
+            self._db.execute(add, (name,))
+            found = self._db.last_insert_rowid()
+        self._fresh.append((table, name, found))
+        return int(found)
+
+    def _keep_names(self) -> None:
+        for table, name, number in self._fresh:
+            known = self._names[table]
+            if len(known) >= NAMES_CACHED:
+                known.clear()
+            known[name] = number
+        self._fresh.clear()
+
+    def _store_snapshot(self, snapshot: Snapshot) -> bool:
+        stream_id = self._db.execute(
+            "SELECT stream_id FROM records WHERE seq = ? AND version = ? AND "
+            "stream_id = (SELECT id FROM streams WHERE name = ?)",
+            (snapshot.covers, snapshot.version, snapshot.stream),
+        ).get
+        if stream_id is None:
+            return False
+        self._db.execute(
+            "INSERT OR REPLACE INTO snapshots (stream_id, version, covers, "
+            "state_schema, at, reason, body, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                stream_id,
+                snapshot.version,
+                snapshot.covers,
+                snapshot.state_schema,
+                snapshot.at,
+                snapshot.reason,
+                snapshot.body,
+                snapshot_checksum(snapshot),
+            ),
+        )
+        self._db.execute(_KEEP_TWO_SNAPSHOTS, (stream_id, snapshot.version))
+        return True
+
+    def _close_readers(self) -> None:
+        for reader in self._readers:
+            reader.close()
+        self._readers.clear()
+
+    def _count_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK

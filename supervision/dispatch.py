@@ -1,0 +1,346 @@
+"""Who runs the turns: the protocol, and a small pool of threads."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .clock import Clock, SystemClock
+from .threads import BackgroundThread, JobThreads, TimerThread
+from .turn import current
+
+if TYPE_CHECKING:
+    from .cell import Cell
+    from .promise import Promise
+
+__all__ = ["Background", "Dispatcher", "Mailbox", "PoolDispatcher", "Timer"]
+
+TURN_MESSAGES = 64
+SLOW_TURN = 0.1  # seconds
+LOST_TURN = 1.0  # seconds that a killed actor's turn may still take its thread
+WATCH_PERIOD = 0.02  # seconds
+
+
+class Timer(Protocol):
+    """Something that will happen unless it is cancelled."""
+
+    def cancel(self) -> None:
+        """Make it not happen; nothing if it has."""
+        ...
+
+
+class Background(Protocol):
+    """A step that runs on a thread of its own whenever it is woken."""
+
+    def wake(self) -> None:
+        """Have the step run again until it returns False; cheap, from any thread."""
+        ...
+
+    def stop(self, timeout: float) -> bool:
+        """Let it finish, then end; False if it still runs after `timeout` seconds."""
+        ...
+
+
+class Mailbox(Protocol):
+    """The part of a deque that a cell uses; both calls are atomic."""
+
+    def append(self, message: Any, /) -> None:
+        """Put one message in."""
+        ...
+
+    def popleft(self) -> Any:
+        """Take the next one out; raises IndexError when there is none."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+class Dispatcher(Protocol):
+    """What actors need to run: turns, timers, threads, time and chance.
+
+    `log` is set by the `System` on it. After a fork the child is refused: calls raise
+    RuntimeError, and nothing runs. After `close` nothing new starts.
+    """
+
+    clock: Clock
+    log: Callable[..., None]
+
+    def mailbox(self) -> Mailbox:
+        """A mailbox for one incarnation."""
+        ...
+
+    def schedule(self, cell: Cell) -> None:
+        """Give `cell` a turn; the caller holds its flag, so never twice at once."""
+        ...
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
+        """Call back in `delay` seconds, off the actors: keep it short."""
+        ...
+
+    def background(self, name: str, step: Callable[[], bool]) -> Background:
+        """A place of its own for `step`, which returns whether more is to do."""
+        ...
+
+    def start_job(self, name: str, job: Callable[[], None]) -> None:
+        """Run user code on a thread of its own.
+
+        Raises RuntimeError once the dispatcher is closed or the main thread has ended.
+        """
+        ...
+
+    def wait(self, promise: Promise, timeout: float | None) -> Any:
+        """The promise's answer; raises its error, or TimeoutError after `timeout` s."""
+        ...
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+    def close(self, timeout: float) -> None:
+        """Finish the backgrounds and end the threads, within `timeout` seconds."""
+        ...
+
+
+class _Worker:
+    """One thread of the pool; `gate` is held while it runs and released to wake it."""
+
+    def __init__(self, pool: PoolDispatcher, number: int) -> None:
+        self.gate = threading.Lock()
+        self.gate.acquire()
+        self.cell: Cell | None = None
+        self.since = 0.0  # monotonic seconds at the start of the turn
+        self.reported = False
+        self.lost = False
+        self.thread = threading.Thread(
+            target=pool.work, args=(self,), name=f"perdure-turns-{number}", daemon=True
+        )
+
+
+class PoolDispatcher:
+    """Actors multiplexed over `threads` daemonic threads.
+
+    A cell with work stands in one queue; a turn takes up to 64 messages. A turn that
+    takes over 0.1 s is logged with its stack (`turn.slow`). A thread that a killed
+    actor keeps busy is replaced.
+    """
+
+    def __init__(self, threads: int = 2) -> None:
+        if threads < 1:
+            msg = f"PoolDispatcher(threads={threads}): it takes at least one"
+            raise ValueError(msg)
+        self.clock: Clock = SystemClock()
+        self.log: Callable[..., None] = _no_log
+        self._queue: deque[Cell] = deque()
+        self._parked: list[_Worker] = []
+        self._workers: list[_Worker] = []
+        self._started = 0
+        self._open = True
+        self._forked = False
+        self._busy = threading.Event()
+        self._lock = threading.Lock()
+        self._backgrounds: list[BackgroundThread] = []
+        self._timers = TimerThread(self._log)
+        self._jobs = JobThreads(self._log)
+        for _ in range(threads):
+            self._add_worker()
+        self._watchdog = threading.Thread(
+            target=self._watch, name="perdure-watchdog", daemon=True
+        )
+        self._busy.set()
+        self._watchdog.start()
+        _pools.add(self)
+
+    def mailbox(self) -> Mailbox:
+        """A deque: its append and popleft are atomic."""
+        self._check_pid()
+        return deque()
+
+    def schedule(self, cell: Cell) -> None:
+        """Queue the cell, and wake a thread unless this one comes back for it."""
+        self._queue.append(cell)
+        if self._parked and not (current.pool is self and len(self._queue) == 1):
+            self._wake_one()
+
+    def _wake_one(self) -> None:
+        try:
+            worker = self._parked.pop()
+        except IndexError:
+            return
+        worker.gate.release()
+
+    def work(self, worker: _Worker) -> None:
+        """Take turns until the pool closes; the body of a worker's thread."""
+        current.pool = self
+        queue, monotonic = self._queue, time.monotonic
+        while self._open and not worker.lost:
+            try:
+                cell = queue.popleft()
+            except IndexError:
+                self._park(worker)
+                continue
+            worker.since = monotonic()
+            worker.cell = cell
+            again = cell.run(TURN_MESSAGES)
+            worker.cell = None
+            if again:
+                queue.append(cell)
+            del cell
+        if worker.lost:
+            self._wake_one()
+
+    def _park(self, worker: _Worker) -> None:
+        self._parked.append(worker)
+        if self._queue or not self._open:
+            # Work came in between: take the place back, or, if someone has taken it
+            # already, the wake-up that comes with it.
+            try:
+                self._parked.remove(worker)
+            except ValueError:
+                worker.gate.acquire()
+            return
+        worker.gate.acquire()
+        if not self._busy.is_set():
+            self._busy.set()
+
+    def _add_worker(self) -> None:
+        self._started += 1
+        worker = _Worker(self, self._started)
+        self._workers.append(worker)
+        worker.thread.start()
+
+    def _watch(self) -> None:
+        while self._open:
+            self._busy.wait()
+            time.sleep(WATCH_PERIOD)
+            if self._is_idle():
+                self._busy.clear()
+                if not self._is_idle():
+                    self._busy.set()
+                continue
+            if self._queue:
+                self._wake_one()
+            for worker in list(self._workers):
+                self._look_at(worker)
+
+    def _is_idle(self) -> bool:
+        return len(self._parked) >= len(self._workers) and not self._queue
+
+    def _look_at(self, worker: _Worker) -> None:
+        cell, since = worker.cell, worker.since
+        if cell is None:
+            worker.reported = False
+            return
+        seconds = time.monotonic() - since
+        if seconds < SLOW_TURN:
+            worker.reported = False
+            return
+        if not worker.reported:
+            worker.reported = True
+            frame = sys._current_frames().get(worker.thread.ident or 0)  # noqa: SLF001 -- its API
+            cell.system.log(
+                "turn.slow",
+                name=cell.name,
+                incarnation=cell.incarnation,
+                seconds=round(seconds, 3),
+                stack="".join(traceback.format_stack(frame)) if frame else "",
+            )
+        if cell.closed and seconds > LOST_TURN:
+            worker.lost = True
+            self._workers.remove(worker)
+            self._add_worker()
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
+        """Call back on the timers' thread."""
+        self._check_pid()
+        return self._timers.call_later(delay, callback)
+
+    def background(self, name: str, step: Callable[[], bool]) -> Background:
+        """A daemonic thread for `step`; raises RuntimeError once closed."""
+        self._check_open()
+        background = BackgroundThread(name, step, self._log)
+        with self._lock:
+            self._backgrounds.append(background)
+        return background
+
+    def start_job(self, name: str, job: Callable[[], None]) -> None:
+        """Run `job` on a daemonic thread, an idle one where there is one."""
+        self._check_open()
+        if not threading.main_thread().is_alive():
+            msg = f"job {name!r} not started: the main thread has ended"
+            raise RuntimeError(msg)
+        self._jobs.start(name, job)
+
+    def wait(self, promise: Promise, timeout: float | None) -> Any:
+        """Wait on the calling thread."""
+        return promise.get(timeout)
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        return random.random()  # noqa: S311 -- for jitter
+
+    def close(self, timeout: float) -> None:
+        """End the backgrounds, then turns and timers; running jobs are left alone."""
+        if self._forked or not self._open:
+            return
+        deadline = time.monotonic() + timeout
+        for background in self._backgrounds:
+            background.stop(max(0.0, deadline - time.monotonic()))
+        self._open = False
+        self._busy.set()
+        while self._parked:
+            self._wake_one()
+        self._timers.close()
+        self._jobs.close()
+        own = threading.current_thread()
+        for thread in (
+            *(worker.thread for worker in self._workers),
+            self._watchdog,
+            self._timers.thread,
+        ):
+            if thread is not own:
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def leave_to_parent(self) -> None:
+        """After a fork, in the child: its threads do not exist here."""
+        self._forked = True
+        self._open = False
+
+    def _check_pid(self) -> None:
+        if self._forked:
+            msg = (
+                f"this process ({os.getpid()}) was forked from the one that runs the "
+                "actors: start a runtime of its own, after the fork"
+            )
+            raise RuntimeError(msg)
+
+    def _check_open(self) -> None:
+        self._check_pid()
+        if not self._open:
+            msg = "the dispatcher is closed: make a new one"
+            raise RuntimeError(msg)
+
+    def _log(self, event: str, **fields: Any) -> None:
+        self.log(event, **fields)
+
+
+def _no_log(event: str, **fields: Any) -> None:
+    """Stand in until a System gives its log."""
+
+
+_pools: weakref.WeakSet[PoolDispatcher] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for pool in list(_pools):
+        pool.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,397 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from perdure.supervision import (
+    Actor,
+    ActorStopped,
+    Crash,
+    PoolDispatcher,
+    Promise,
+    System,
+)
+
+PATIENCE = 30.0  # seconds; only a failing test waits that long
+
+
+class Does(Actor):
+    def receive(self, message: Any) -> None:
+        message(self)
+
+
+@pytest.fixture
+def hasty_switches() -> Iterator[None]:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def in_threads(count: int, work: Any) -> None:
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+
+def sync(address: Any) -> None:
+    address.ask(lambda promise: lambda actor: promise.set(), timeout=PATIENCE)
+
+
+@pytest.mark.usefixtures("hasty_switches")
+def test_an_actor_never_runs_on_two_threads_and_keeps_each_senders_order(
+    pool_system: System,
+) -> None:
+    class Jealous(Actor):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inside = threading.Lock()
+            self.last: dict[int, int] = {}
+
+        def receive(self, message: Any) -> None:
+            if not self.inside.acquire(blocking=False):
+                overlaps.append(message)
+                return
+            if callable(message):
+                message(self)
+            else:
+                sender, number = message
+                disorder.extend([message] * (self.last.get(sender, -1) >= number))
+                self.last[sender] = number
+            self.inside.release()
+
+    overlaps: list[Any] = []
+    disorder: list[Any] = []
+    address = pool_system.spawn("a", Jealous)
+    in_threads(4, lambda n: [address.tell((n, i)) for i in range(3000)])
+    last: dict[int, int] = address.ask(
+        lambda promise: lambda actor: promise.set(actor.last), timeout=PATIENCE
+    )
+    assert (overlaps, disorder) == ([], [])
+    assert last == dict.fromkeys(range(4), 2999)
+
+
+@pytest.mark.usefixtures("hasty_switches")
+def test_each_tell_that_races_a_stop_is_received_or_counted(
+    pool_system: System,
+) -> None:
+    received: list[int] = []
+
+    class Counts(Actor):
+        def receive(self, message: Any) -> None:
+            received.append(message)
+
+    sent = 0
+    for _ in range(30):
+        address = pool_system.spawn("a", Counts)
+
+        def work(n: int, address: Any = address) -> None:
+            for i in range(200):
+                if n == 0 and i == 100:
+                    pool_system.stop("a")
+                address.tell(i)
+
+        in_threads(3, work)
+        sent += 3 * 200
+        assert pool_system.join("a", PATIENCE)
+    assert len(received) + pool_system.dead_letters == sent
+    assert 0 < len(received) < sent
+
+
+@pytest.mark.usefixtures("hasty_switches")
+def test_each_ask_that_races_a_stop_is_answered(pool_system: System) -> None:
+    promises: list[Promise] = []
+    for _ in range(30):
+        address = pool_system.spawn("a", Does)
+
+        def work(n: int, address: Any = address) -> None:
+            for i in range(50):
+                if n == 0 and i == 25:
+                    pool_system.stop("a")
+                promises.append(address.send_ask(lambda p: lambda actor: p.set(1)))
+
+        in_threads(3, work)
+        assert pool_system.join("a", PATIENCE)
+    outcomes = set()
+    for promise in promises:
+        try:
+            outcomes.add(promise.result(PATIENCE))
+        except ActorStopped:
+            outcomes.add("stopped")
+    assert outcomes == {1, "stopped"}
+
+
+def test_a_slow_turn_is_logged_with_its_stack(log: Any) -> None:
+    logged = threading.Event()
+    pool = PoolDispatcher(threads=1)
+
+    def record(event: str, **fields: Any) -> None:
+        log(event, **fields)
+        if event == "turn.slow":
+            logged.set()
+
+    def dawdle(actor: Actor) -> None:
+        assert logged.wait(PATIENCE)
+
+    system = System(pool, record)
+    system.spawn("a", Does).tell(dawdle)
+    assert logged.wait(PATIENCE)
+    sync(system.address("a"))
+    pool.close(PATIENCE)
+    (event,) = log.of("turn.slow")
+    assert event["name"] == "a"
+    assert event["seconds"] >= 0.1
+    assert "in dawdle" in event["stack"]
+
+
+def test_a_thread_that_a_killed_actor_keeps_is_replaced(log: Any) -> None:
+    pool = PoolDispatcher(threads=1)
+    system = System(pool, log)
+    entered, release = threading.Event(), threading.Event()
+    spoke: list[str] = []
+
+    def hang(actor: Actor) -> None:
+        entered.set()
+        release.wait(PATIENCE)
+        spoke.append(threading.current_thread().name)
+
+    system.spawn("stuck", Does).tell(hang)
+    assert entered.wait(PATIENCE)
+    assert system.kill("stuck", Crash(error="killed"))
+    sync(system.spawn("stuck", Does))
+    assert spoke == []
+    release.set()
+    sync(system.address("stuck"))
+    pool.close(PATIENCE)
+    assert len(log.of("actor.crashed")) == 1
+
+
+def test_work_queued_behind_a_long_turn_goes_to_the_other_thread(
+    pool_system: System,
+) -> None:
+    freed = threading.Event()
+    other = pool_system.spawn("other", Does)
+    sync(other)
+
+    def tell_and_wait(actor: Actor) -> None:
+        other.tell(lambda actor: freed.set())
+        outcome.append(freed.wait(PATIENCE))
+
+    outcome: list[bool] = []
+    address = pool_system.spawn("a", Does)
+    address.tell(tell_and_wait)
+    sync(address)
+    assert outcome == [True]
+
+
+def test_a_busy_actor_lets_others_have_their_turns(log: Any) -> None:
+    pool = PoolDispatcher(threads=1)
+    system = System(pool, log)
+
+    class Endless(Actor):
+        def receive(self, message: Any) -> None:
+            self.address.tell(message)
+
+    system.spawn("endless", Endless).tell("x")
+    sync(system.spawn("b", Does))
+    system.stop("endless")
+    assert system.join("endless", PATIENCE)
+    pool.close(PATIENCE)
+
+
+def test_timers_come_in_order_and_not_when_cancelled(pool: PoolDispatcher) -> None:
+    order: list[int] = []
+    done = threading.Event()
+    pool.call_later(0.03, lambda: (order.append(3), done.set()))
+    pool.call_later(0.02, lambda: order.append(2)).cancel()
+    pool.call_later(0.01, lambda: order.append(1))
+    assert done.wait(PATIENCE)
+    assert order == [1, 3]
+
+
+def test_cancelled_timers_do_not_pile_up(pool: PoolDispatcher) -> None:
+    for _ in range(10_000):
+        pool.call_later(3600.0, lambda: None).cancel()
+    assert len(pool._timers._heap) < 200
+
+
+def test_a_timer_that_raises_does_not_stop_the_next(
+    pool: PoolDispatcher, pool_system: System, log: Any
+) -> None:
+    done = threading.Event()
+    pool.call_later(0.0, sys.exit)
+    pool.call_later(0.01, done.set)
+    assert done.wait(PATIENCE)
+    assert [event["where"] for event in log.of("callback.failed")] == ["timer"]
+
+
+def test_jobs_run_side_by_side(pool: PoolDispatcher) -> None:
+    barrier = threading.Barrier(5, timeout=PATIENCE)
+    for number in range(4):
+        pool.start_job(str(number), barrier.wait)
+    barrier.wait()
+
+
+def test_idle_job_threads_take_the_next_jobs(pool: PoolDispatcher) -> None:
+    threads: set[threading.Thread] = set()
+    for _ in range(50):
+        done = threading.Event()
+
+        def job(done: threading.Event = done) -> None:
+            threads.add(threading.current_thread())
+            done.set()
+
+        pool.start_job("job", job)
+        assert done.wait(PATIENCE)
+    assert len(threads) < 10
+
+
+def test_what_a_job_raises_is_logged_and_its_thread_lives_on(
+    pool: PoolDispatcher, pool_system: System, log: Any
+) -> None:
+    logged = threading.Event()
+    pool.log = lambda event, **fields: (log(event, **fields), logged.set())
+    pool.start_job("export", sys.exit)
+    assert logged.wait(PATIENCE)
+    assert [event["name"] for event in log.of("job.failed")] == ["export"]
+
+
+def test_a_background_runs_when_woken_until_done(pool: PoolDispatcher) -> None:
+    rounds: list[int] = []
+    done = threading.Event()
+
+    def step() -> bool:
+        rounds.append(len(rounds))
+        if len(rounds) == 3:
+            done.set()
+        return len(rounds) < 3
+
+    background = pool.background("writer", step)
+    background.wake()
+    assert done.wait(PATIENCE)
+    assert background.stop(PATIENCE)
+    assert rounds[:3] == [0, 1, 2]
+
+
+def test_stopping_a_background_finishes_what_is_there(pool: PoolDispatcher) -> None:
+    left = list(range(100))
+
+    def step() -> bool:
+        left.pop()
+        return bool(left)
+
+    assert pool.background("writer", step).stop(PATIENCE)
+    assert left == []
+
+
+def test_a_step_that_raises_is_logged_and_the_next_wake_works(
+    pool: PoolDispatcher, pool_system: System, log: Any
+) -> None:
+    outcomes = [SystemExit(), None]
+    done = threading.Event()
+    failed = threading.Event()
+    pool.log = lambda event, **fields: (log(event, **fields), failed.set())
+
+    def step() -> bool:
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        done.set()
+        return False
+
+    background = pool.background("writer", step)
+    background.wake()
+    assert failed.wait(PATIENCE)
+    background.wake()
+    assert done.wait(PATIENCE)
+
+
+def test_closing_ends_the_threads_and_starts_nothing_new() -> None:
+    before = set(threading.enumerate())
+    pool = PoolDispatcher(threads=3)
+    pool.background("writer", lambda: False)
+    pool.close(PATIENCE)
+    assert set(threading.enumerate()) <= before
+    with pytest.raises(RuntimeError, match="closed"):
+        pool.start_job("job", lambda: None)
+    with pytest.raises(RuntimeError, match="closed"):
+        pool.background("writer", lambda: False)
+
+
+def test_every_thread_is_daemonic() -> None:
+    before = set(threading.enumerate())
+    pool = PoolDispatcher(threads=2)
+    pool.background("writer", lambda: False)
+    pool.start_job("job", lambda: None)
+    ours = set(threading.enumerate()) - before
+    assert ours
+    assert all(thread.daemon for thread in ours)
+    pool.close(PATIENCE)
+
+
+FORKED = """
+import os, sys
+from perdure.supervision import *
+
+class Idle(Actor):
+    def receive(self, message): ...
+
+pool = PoolDispatcher()
+system = System(pool, lambda event, **fields: None)
+address = system.spawn("a", Idle)
+pid = os.fork()
+if pid == 0:
+    refused = []
+    if not address.tell("x"):
+        refused.append("tell")
+    for name, call in [
+        ("spawn", lambda: system.spawn("b", Idle)),
+        ("call_later", lambda: pool.call_later(1.0, print)),
+        ("background", lambda: pool.background("w", lambda: False)),
+        ("start_job", lambda: pool.start_job("j", print)),
+    ]:
+        try:
+            call()
+        except RuntimeError as error:
+            assert "forked" in str(error), error
+            refused.append(name)
+    pool.close(1.0)
+    os.write(1, " ".join(refused).encode())
+    os._exit(0)
+os.waitpid(pid, 0)
+assert address.tell("x")
+"""
+
+
+def test_a_forked_child_is_refused_and_the_parent_goes_on() -> None:
+    child = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+        env=dict(os.environ),
+    )
+    assert child.stdout == "tell spawn call_later background start_job"
+
+
+def test_nothing_is_handed_out_once_the_main_thread_has_ended(
+    pool: PoolDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Thread(target=lambda: None)
+    monkeypatch.setattr(threading, "main_thread", lambda: ended)
+    with pytest.raises(RuntimeError, match="the main thread has ended"):
+        pool.start_job("job", lambda: None)
+
+
+def test_a_pool_has_at_least_one_thread() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        PoolDispatcher(threads=0)

@@ -1,0 +1,33 @@
+"""Crash loops: how many recoveries a task may begin, from its recovery stream alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...storage.records import Record
+from ..baseline import Baseline
+
+__all__ = ["HOUR", "why_park"]
+
+HOUR = 3600.0  # seconds
+
+
+def why_park(records: Sequence[Record], *, now: float, rules: Baseline) -> str:
+    """Say why one more recovery would be one too many, or nothing where it may begin.
+
+    `records` are those of ``task/<id>/recovery``. A task is parked when a recovery
+    would begin after five without progress, or after twenty within an hour.
+    """
+    in_vain = 0
+    lately = 0
+    for record in records:
+        if record.type == "ProgressMade":
+            in_vain = 0
+            continue
+        in_vain += 1
+        lately += record.at > now - HOUR
+    if in_vain >= rules.park_without_progress:
+        return f"crash loop: {in_vain} recoveries without progress"
+    if lately >= rules.park_within_hour:
+        return f"crash loop: {lately} recoveries within an hour"
+    return ""

@@ -1,0 +1,202 @@
+"""An agent as data: who it is, what it may use, and how its work is judged."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from .context.measure import canonical
+from .errors import Misuse
+from .model import Model, ToolSchema
+from .tool import Tool
+
+__all__ = ["Accept", "Agent", "Plan", "Step", "View"]
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What an acceptance function may look at besides the result.
+
+    `facts` maps the id of each completed step to its accepted result. For the
+    acceptance of the whole task, `step` is empty.
+    """
+
+    task: str
+    step: str
+    goal: str
+    inputs: dict[str, Any]
+    facts: dict[str, Any]
+
+
+Accept = Callable[[Any, View], bool | str]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a plan that the host wrote.
+
+    Args:
+        id: a short name, unique in the plan; the step's result becomes the
+            confirmed fact of that name.
+        goal: what is to be done, in words for the model.
+        done: the completion criterion, in words for the model.
+        accept: judges the result; True accepts, False or a text (why not) refuses,
+            an exception is never a pass. Runs off the dispatcher with a deadline.
+        max_iterations: model replies this step may take; None takes the
+            baseline's 5.
+        timeout: seconds of active time the step may take, None for no limit.
+    """
+
+    id: str
+    goal: str
+    done: str = ""
+    accept: Accept | None = None
+    max_iterations: int | None = None
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.id):
+            raise Misuse(f"step id {self.id!r}: use 1-64 letters, digits, . _ or -")
+        if not self.goal.strip():
+            raise Misuse(f"step {self.id!r}: goal is empty; say what is to be done")
+        if self.max_iterations is not None and (
+            type(self.max_iterations) is not int or self.max_iterations < 1
+        ):
+            raise Misuse(
+                f"step {self.id!r}: max_iterations={self.max_iterations!r} must be a "
+                "whole number of at least 1"
+            )
+        if self.timeout is not None and not self.timeout > 0:
+            raise Misuse(
+                f"step {self.id!r}: timeout={self.timeout!r} must be above 0 seconds"
+            )
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps in a row; each starts only after the one before passed acceptance."""
+
+    steps: tuple[Step, ...]
+
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise Misuse("a plan without steps: give at least one Step, or no plan")
+        seen: set[str] = set()
+        for step in self.steps:
+            if step.id in seen:
+                raise Misuse(f"two steps are called {step.id!r}: ids must be unique")
+            seen.add(step.id)
+
+
+class Agent:
+    """A named agent: instructions, tools, a model, and how results are judged.
+
+    Args:
+        name: registered under this name; tasks refer to it.
+        instructions: the fixed layer of every request.
+        tools: what `@tool` declared.
+        model: anything with ``name`` and ``async complete(request)``.
+        plan: a `Plan`, a sequence of `Step`, or None for one free step.
+        accept: judges the output of the whole task; like `Step.accept`.
+        output: a msgspec Struct that the last step's result must fit; the task's
+            output is then an instance of it.
+        recovery: ``declare`` asks the model for a declaration after a crash;
+            ``rules`` declares from the record.
+        max_rounds: model replies a task without a plan may take; None takes the
+            baseline's 50.
+
+    Raises:
+        Misuse: naming the field, the value and the fix.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        instructions: str,
+        model: Model,
+        tools: Sequence[Tool] = (),
+        plan: Plan | Sequence[Step] | None = None,
+        accept: Accept | None = None,
+        output: type[msgspec.Struct] | None = None,
+        recovery: Literal["declare", "rules"] = "declare",
+        max_rounds: int | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise Misuse(f"agent name {name!r}: use 1-64 letters, digits, . _ or -")
+        self.name = name
+        self.instructions = instructions
+        self.model = model
+        self.tools = _by_name(name, tools)
+        self.plan = _plan(name, plan)
+        self.accept = accept
+        self.output = output
+        self.recovery = recovery
+        self.max_rounds = max_rounds
+        self._check()
+
+    def _check(self) -> None:
+        if not isinstance(self.model, Model):
+            raise Misuse(
+                f"agent {self.name!r}: model={self.model!r} is no model; it needs a "
+                "`name` and `async complete(request)`"
+            )
+        if self.recovery not in ("declare", "rules"):
+            raise Misuse(
+                f"agent {self.name!r}: recovery={self.recovery!r} is not 'declare' or "
+                "'rules'; choose one of them"
+            )
+        if self.output is not None and not (
+            isinstance(self.output, type) and issubclass(self.output, msgspec.Struct)
+        ):
+            raise Misuse(
+                f"agent {self.name!r}: output={self.output!r} is no msgspec Struct "
+                "class; define one with the fields the result must have"
+            )
+        if self.max_rounds is not None and (
+            type(self.max_rounds) is not int or self.max_rounds < 1
+        ):
+            raise Misuse(
+                f"agent {self.name!r}: max_rounds={self.max_rounds!r} must be a whole "
+                "number of at least 1"
+            )
+
+    def schemas(self) -> list[ToolSchema]:
+        """The tools as models are told of them, in the order they were given."""
+        return [one.schema() for one in self.tools.values()]
+
+    def digest(self) -> str:
+        """Digest of what the agent is: texts, plan, tools with schemas and classes."""
+        steps = [(s.id, s.goal, s.done) for s in self.plan.steps] if self.plan else []
+        tools = [(t.schema(), t.effect) for t in self.tools.values()]
+        text = canonical([self.name, self.instructions, steps, tools])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _by_name(agent: str, tools: Sequence[Tool]) -> dict[str, Tool]:
+    found: dict[str, Tool] = {}
+    for one in tools:
+        if not isinstance(one, Tool):
+            raise Misuse(
+                f"agent {agent!r}: tools= holds {one!r}, which is no tool; put @tool "
+                "above the function"
+            )
+        if one.name in found:
+            raise Misuse(
+                f"agent {agent!r}: two tools are called {one.name!r}; give one of them "
+                "name="
+            )
+        found[one.name] = one
+    return found
+
+
+def _plan(agent: str, plan: Plan | Sequence[Step] | None) -> Plan | None:
+    if plan is None or isinstance(plan, Plan):
+        return plan
+    for step in plan:
+        if not isinstance(step, Step):
+            raise Misuse(f"agent {agent!r}: plan= holds {step!r}, which is no Step")
+    return Plan(steps=tuple(plan))

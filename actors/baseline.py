@@ -1,0 +1,42 @@
+"""Every default of the runtime in one value, stamped with an id on every task."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Baseline"]
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules that a run follows; `id` names them in every task (B5).
+
+    Characters measure requests, tokens and calls measure money, seconds measure
+    time. A host changes a rule with ``Baseline(id="mine", active_tasks=2)``.
+    """
+
+    id: str = "23.3"
+    request_limit: int = 16_000  # characters of canonical JSON (A63)
+    low_water: float = 0.7  # share of the limit that a cut goes down to
+    snapshot_events: int = 64
+    step_iterations: int = 5  # B47
+    rounds_without_plan: int = 50
+    task_retries: int = 3  # runs after the first (B47)
+    model_retries: int = 5  # B82, kind "generate"
+    declaration_retries: int = 3
+    probe_attempts: int = 5
+    floor: float = 0.10  # share of a grant kept for winding up (B78)
+    alert: float = 0.20  # share left at which an alert goes out (B81)
+    tool_timeout: float = 60.0  # seconds
+    model_timeout: float = 120.0  # seconds
+    probe_timeout: float = 10.0  # seconds
+    acceptance_timeout: float = 30.0  # seconds
+    output_tokens: int = 2_048  # what one model call may answer at most
+    active_tasks: int = 8
+    recovery_permits: int = 4
+    tool_threads: int = 32
+    park_without_progress: int = 5  # recoveries
+    park_within_hour: int = 20  # recoveries
+    backoff_first: float = 1.0  # seconds
+    backoff_limit: float = 60.0  # seconds
+    shutdown_timeout: float = 5.0  # seconds a child
+    big_value: int = 16_384  # bytes

@@ -1,0 +1,309 @@
+"""The arithmetic of one account, pure and in whole numbers.
+
+Dimensions: ``tokens``, ``input_tokens``, ``output_tokens``, ``cost`` (in millionths of
+a millionth of the currency's unit, so that prices of a token are whole),
+``model_calls``, ``tool_calls``, ``tool:NAME``, ``milliseconds``. A dimension without a
+grant is not limited; what it uses is booked all the same.
+
+    granted = available + reserved + held + spent      (at every event, per dimension)
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Literal
+
+import msgspec
+
+from ..errors import Misuse
+from ..events import (
+    AccountClosed,
+    Alerted,
+    Amounts,
+    Event,
+    GrantTaken,
+    Held,
+    Reserved,
+    Settled,
+)
+
+__all__ = [
+    "AccountState",
+    "Books",
+    "Budget",
+    "Refusal",
+    "add",
+    "alerts",
+    "apply",
+    "conserved",
+    "limits_of",
+    "refusal",
+    "subtract",
+]
+
+COST_UNIT = 10**12
+FLOORED = ("tokens", "input_tokens", "output_tokens", "cost", "model_calls")
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of a task or a pool; 0 is zero, None is no limit (B59, B60).
+
+    Args:
+        tokens, input_tokens, output_tokens: tokens of model calls.
+        cost: in the currency of the prices, exact (`Decimal`, int or text).
+        model_calls, tool_calls: how many attempts.
+        tools: how many calls of each tool by name.
+        seconds: active time, queue and pauses not counted.
+
+    Raises:
+        Misuse: naming the field and the value.
+    """
+
+    tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: Decimal | int | str | None = None
+    model_calls: int | None = None
+    tool_calls: int | None = None
+    tools: dict[str, int] = {}
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "input_tokens", "output_tokens"):
+            _whole(name, getattr(self, name))
+        _whole("model_calls", self.model_calls)
+        _whole("tool_calls", self.tool_calls)
+        for name, value in self.tools.items():
+            _whole(f"tools[{name!r}]", value)
+        if self.seconds is not None and not (
+            isinstance(self.seconds, int | float)
+            and not isinstance(self.seconds, bool)
+            and 0 <= self.seconds < float("inf")
+        ):
+            raise Misuse(
+                f"Budget: seconds={self.seconds!r} must be a number of at least 0, or "
+                "None for no limit"
+            )
+        _cost(self.cost)
+
+
+def _whole(name: str, value: object) -> None:
+    if value is not None and (type(value) is not int or value < 0):
+        raise Misuse(
+            f"Budget: {name}={value!r} must be a whole number of at least 0, or None "
+            "for no limit"
+        )
+
+
+def _cost(value: Decimal | int | str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool | float):
+            raise ValueError
+        amount = Decimal(value)
+        if not amount.is_finite() or amount < 0:
+            raise ValueError
+    except (ValueError, ArithmeticError):
+        raise Misuse(
+            f"Budget: cost={value!r} must be an exact amount of at least 0 "
+            "(Decimal('1.50'), 2 or '1.50'), or None for no limit"
+        ) from None
+    return int(amount * COST_UNIT)
+
+
+def limits_of(budget: Budget) -> Amounts:
+    """The limited dimensions of a budget as amounts."""
+    found: dict[str, int | None] = {
+        "tokens": budget.tokens,
+        "input_tokens": budget.input_tokens,
+        "output_tokens": budget.output_tokens,
+        "cost": _cost(budget.cost),
+        "model_calls": budget.model_calls,
+        "tool_calls": budget.tool_calls,
+        **{f"tool:{name}": count for name, count in sorted(budget.tools.items())},
+        "milliseconds": None
+        if budget.seconds is None
+        else round(budget.seconds * 1000),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt has set aside; `held` once its outcome is unknown."""
+
+    book: Literal["spent", "recovery"]
+    amounts: Amounts
+    held: bool = False
+
+
+class Books(msgspec.Struct, frozen=True, kw_only=True):
+    """What was used: by recorded outcomes, by unknown ones, by recoveries."""
+
+    spent: Amounts = msgspec.field(default_factory=dict)
+    unknown: Amounts = msgspec.field(default_factory=dict)
+    recovery: Amounts = msgspec.field(default_factory=dict)
+
+
+class AccountState(msgspec.Struct, frozen=True, kw_only=True):
+    """An account: grants taken, what is free, what is set aside, what was used."""
+
+    version: int = 0
+    grants: tuple[str, ...] = ()
+    granted: Amounts = msgspec.field(default_factory=dict)
+    available: Amounts = msgspec.field(default_factory=dict)
+    reserved: dict[str, Reservation] = msgspec.field(default_factory=dict)
+    books: Books = Books()
+    alerted: tuple[str, ...] = ()
+    closed: bool = False
+    returned: Amounts = msgspec.field(default_factory=dict)
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an estimate was not set aside."""
+
+    dimension: str
+    limit: int
+    requested: int
+    remaining: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.dimension}: {self.requested} wanted, {self.remaining} left of "
+            f"{self.limit}"
+        )
+
+
+def add(left: Amounts, right: Amounts) -> Amounts:
+    """Sum by dimension."""
+    return {**left, **{name: left.get(name, 0) + n for name, n in right.items()}}
+
+
+def subtract(left: Amounts, right: Amounts) -> Amounts:
+    """Difference by dimension, of the dimensions that stand on the left."""
+    return {name: n - right.get(name, 0) for name, n in left.items()}
+
+
+def refusal(
+    state: AccountState, estimate: Amounts, *, floor: float, closing: bool = False
+) -> Refusal | None:
+    """Say why `estimate` cannot be set aside, or None where it can (B62, B77, B78).
+
+    It can where ``available - estimate >= floor`` in every limited dimension; winding
+    up (`closing`) may use the floor. The floor is rounded down.
+    """
+    for name, available in state.available.items():
+        wanted = estimate.get(name, 0)
+        keep = 0
+        if name in FLOORED and not closing:
+            keep = int(state.granted[name] * floor)
+        if name == "milliseconds":
+            wanted = 1  # time is not estimated: some of it must be left
+        if wanted and available - wanted < keep:
+            return Refusal(
+                dimension=name,
+                limit=state.granted[name],
+                requested=wanted,
+                remaining=available,
+            )
+    return None
+
+
+def alerts(state: AccountState, *, threshold: float) -> list[Alerted]:
+    """The dimensions that newly fell to `threshold` of their grant."""
+    return [
+        Alerted(dimension=name, granted=state.granted[name], available=available)
+        for name, available in state.available.items()
+        if name not in state.alerted
+        and state.granted[name] > 0
+        and available <= state.granted[name] * threshold
+    ]
+
+
+def apply(state: AccountState, event: Event) -> AccountState:
+    """Fold one event of the account's stream."""
+    change = msgspec.structs.replace
+    version = state.version + 1
+    match event:
+        case GrantTaken(grant=grant, amounts=amounts):
+            return change(
+                state,
+                version=version,
+                grants=(*state.grants, grant),
+                granted=add(state.granted, amounts),
+                available=add(state.available, amounts),
+                alerted=(),
+            )
+        case Reserved(op=op, attempt=attempt, book=book, amounts=amounts):
+            entry = Reservation(book=book, amounts=amounts)
+            return change(
+                state,
+                version=version,
+                available=subtract(state.available, amounts),
+                reserved={**state.reserved, f"{op}#{attempt}": entry},
+            )
+        case Held(op=op, attempt=attempt):
+            key = f"{op}#{attempt}"
+            entry = change(state.reserved[key], held=True)
+            return change(
+                state, version=version, reserved={**state.reserved, key: entry}
+            )
+        case Settled():
+            return change(_settled(state, event), version=version)
+        case Alerted(dimension=dimension):
+            return change(state, version=version, alerted=(*state.alerted, dimension))
+        case AccountClosed(returned=returned):
+            return change(
+                state,
+                version=version,
+                closed=True,
+                returned=returned,
+                available=subtract(state.available, returned),
+            )
+    raise TypeError(f"{type(event).__name__} does not belong to an account")
+
+
+def _settled(state: AccountState, event: Settled) -> AccountState:
+    key = f"{event.op}#{event.attempt}"
+    reserved = dict(state.reserved)
+    aside = reserved.pop(key).amounts
+    freed = {name: aside.get(name, 0) for name in state.available}
+    available = subtract(add(state.available, freed), event.amounts)
+    books = state.books
+    if event.book != "none":
+        used = add(getattr(books, event.book), event.amounts)
+        books = msgspec.structs.replace(books, **{event.book: used})
+    return msgspec.structs.replace(
+        state, available=available, reserved=reserved, books=books
+    )
+
+
+def conserved(state: AccountState) -> dict[str, int]:
+    """By how much each dimension is off; empty where the law of the account holds."""
+    off: dict[str, int] = {}
+    for name, granted in state.granted.items():
+        aside = sum(entry.amounts.get(name, 0) for entry in state.reserved.values())
+        used = sum(
+            book.get(name, 0)
+            for book in (state.books.spent, state.books.unknown, state.books.recovery)
+        )
+        total = state.available[name] + aside + used + state.returned.get(name, 0)
+        if total != granted:
+            off[name] = total - granted
+    return off
+
+
+def shown(amounts: Amounts) -> dict[str, Any]:
+    """Amounts as a person reads them: cost as a decimal, tools by name."""
+    plain: dict[str, Any] = {}
+    tools: dict[str, int] = {}
+    for name, value in amounts.items():
+        if name == "cost":
+            plain["cost"] = str(Decimal(value) / COST_UNIT)
+        elif name == "milliseconds":
+            plain["seconds"] = value / 1000
+        elif name.startswith("tool:"):
+            tools[name.removeprefix("tool:")] = value
+        elif name != "tool_calls":
+            plain[name] = value
+    return {**plain, "tool_calls": dict(sorted(tools.items()))}

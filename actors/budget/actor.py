@@ -1,0 +1,161 @@
+"""The actor of one task's account."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...supervision.address import Address
+from ...supervision.lifecycle import Down, Up
+from ..durable import Durable, Folded
+from ..events import AccountClosed, Event, GrantTaken, Held, Reserved, Settled
+from ..house import House
+from ..names import POOL
+from ..protocol import (
+    CloseAccount,
+    Closed,
+    FetchGrants,
+    GrantBack,
+    Grants,
+    Hold,
+    Reserve,
+    ReserveReply,
+    ReturnGrant,
+    Settle,
+    SettleReply,
+    Statement,
+    StatementReply,
+)
+from ..requests import Overdue, Requests
+from .account import AccountState, alerts, apply, refusal
+
+__all__ = ["Account"]
+
+
+class Account(Durable[AccountState]):
+    """Reserves, holds and settles; every answer is safe to ask for twice.
+
+    On its start it takes the grants that the pool recorded and it did not.
+    """
+
+    label = "account"
+
+    def __init__(self, house: House, task: str, epoch: int) -> None:
+        super().__init__(house, f"task/{task}/account", epoch, AccountState())
+        self.task = task
+        self.requests = Requests(self)
+        self._granted = False
+        self._waiting: list[Reserve] = []
+        self._closing: Address | None = None
+
+    def fold(self, state: AccountState, event: Event) -> AccountState:
+        """Fold by the account's arithmetic."""
+        return apply(state, event)
+
+    def loaded(self, folded: Folded) -> None:
+        """Ask the pool which grants there are."""
+        self._fetch()
+
+    def handle(self, message: Any) -> None:
+        """Answer the task and its ledger."""
+        match message:
+            case Reserve():
+                self._reserve(message)
+            case Settle():
+                self._settle(message)
+            case Hold(op=op, attempt=attempt):
+                aside = self.state.reserved.get(f"{op}#{attempt}")
+                if aside is not None and not aside.held:
+                    self.append(Held(op=op, attempt=attempt))
+            case Statement(reply_to=reply_to):
+                reply_to.tell(
+                    StatementReply(books=self.state.books, left=self.state.available)
+                )
+            case Grants(grants=grants):
+                self._take(grants)
+            case CloseAccount(reply_to=reply_to):
+                self._close(reply_to)
+            case GrantBack():
+                self._closed()
+            case Up(name=name):
+                self.requests.up(name)
+            case Overdue(key=key):
+                self.requests.overdue(key)
+            case Down():
+                pass
+
+    def _fetch(self) -> None:
+        message = FetchGrants(task=self.task, reply_to=self.address)
+        self.requests.send("grants", self.house.address(POOL), message)
+
+    def _take(self, grants: dict[str, dict[str, int]]) -> None:
+        self.requests.answered("grants")
+        self._granted = True
+        for grant, amounts in grants.items():
+            if grant not in self.state.grants and not self.state.closed:
+                self.append(GrantTaken(grant=grant, amounts=amounts))
+        waiting, self._waiting = self._waiting, []
+        for message in waiting:
+            self._reserve(message)
+
+    def _reserve(self, message: Reserve) -> None:
+        if not self._granted:
+            self._waiting.append(message)
+            return
+        op, attempt = message.op, message.attempt
+        refused = None
+        if f"{op}#{attempt}" not in self.state.reserved:
+            refused = refusal(
+                self.state, message.amounts, floor=self.house.baseline.floor
+            )
+            if refused is None:
+                self.append(
+                    Reserved(
+                        op=op,
+                        attempt=attempt,
+                        book=message.book,
+                        amounts=message.amounts,
+                    )
+                )
+        message.reply_to.tell(ReserveReply(op=op, attempt=attempt, refusal=refused))
+
+    def _settle(self, message: Settle) -> None:
+        aside = self.state.reserved.get(f"{message.op}#{message.attempt}")
+        if aside is not None:
+            amounts = aside.amounts if message.amounts is None else message.amounts
+            settled = Settled(
+                op=message.op,
+                attempt=message.attempt,
+                book=message.book or aside.book,
+                amounts={} if message.book == "none" else amounts,
+            )
+            self.append(settled)
+            rung = alerts(self.state, threshold=self.house.baseline.alert)
+            if rung:
+                self.append(*rung)
+                self.snapshot("alert")
+        message.reply_to.tell(SettleReply(op=message.op, attempt=message.attempt))
+
+    def _close(self, reply_to: Address) -> None:
+        self._closing = reply_to
+        if not self.state.closed:
+            for key in list(self.state.reserved):
+                op, attempt = map(int, key.split("#"))
+                held = self.state.reserved[key].held
+                self.append(
+                    Settled(
+                        op=op,
+                        attempt=attempt,
+                        book="unknown" if held else "none",
+                        amounts=self.state.reserved[key].amounts if held else {},
+                    )
+                )
+            left = {name: max(0, n) for name, n in self.state.available.items()}
+            self.append(AccountClosed(returned=left))
+        message = ReturnGrant(
+            task=self.task, amounts=self.state.returned, reply_to=self.address
+        )
+        self.requests.send("return", self.house.address(POOL), message)
+
+    def _closed(self) -> None:
+        if self.requests.answered("return") and self._closing is not None:
+            self._closing.tell(Closed(books=self.state.books))

@@ -1,0 +1,130 @@
+"""The shared pool: what all tasks together may use, and what each was granted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..durable import Durable, Folded
+from ..events import Amounts, Event, Granted, GrantReturned, PoolOpened
+from ..house import House
+from ..names import POOL, account
+from ..protocol import (
+    Allocate,
+    Allocated,
+    Enlarge,
+    FetchGrants,
+    GrantBack,
+    Grants,
+    ReturnGrant,
+)
+from .account import add, limits_of, subtract
+
+__all__ = ["Pool", "PoolState", "apply_pool", "share"]
+
+
+class PoolState(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits, what is out with tasks or used by ended ones, grants of live tasks."""
+
+    version: int = 0
+    limits: Amounts = msgspec.field(default_factory=dict)
+    out: Amounts = msgspec.field(default_factory=dict)
+    grants: dict[str, dict[str, Amounts]] = msgspec.field(default_factory=dict)
+
+
+def apply_pool(state: PoolState, event: Event) -> PoolState:
+    """Fold one event of the pool's stream."""
+    change = msgspec.structs.replace
+    version = state.version + 1
+    match event:
+        case PoolOpened(limits=limits):
+            return change(state, version=version, limits=limits)
+        case Granted(grant=grant, task=task, amounts=amounts):
+            mine = {**state.grants.get(task, {}), grant: amounts}
+            return change(
+                state,
+                version=version,
+                out=add(state.out, amounts),
+                grants={**state.grants, task: mine},
+            )
+        case GrantReturned(task=task, amounts=amounts):
+            grants = {
+                name: given for name, given in state.grants.items() if name != task
+            }
+            out = {name: n - amounts.get(name, 0) for name, n in state.out.items()}
+            return change(state, version=version, out=out, grants=grants)
+    raise TypeError(f"{type(event).__name__} does not belong to a pool")
+
+
+def share(state: PoolState, wanted: Amounts, *, active: int) -> Amounts | str:
+    """The first grant of a task, or why the pool cannot give it.
+
+    What the task limits itself is granted whole. What only the pool limits is granted
+    as an equal share of what is left among the tasks that may be active at once.
+    """
+    left = subtract(state.limits, state.out)
+    grant = dict(wanted)
+    for name, available in left.items():
+        if name not in wanted:
+            grant[name] = max(available, 0) // active
+        elif wanted[name] > available:
+            return (
+                f"the pool has {max(available, 0)} {name} left, and the task's budget "
+                f"asks for {wanted[name]}"
+            )
+    return grant
+
+
+class Pool(Durable[PoolState]):
+    """Gives grants and takes back what is left; touched once a task, not an operation."""
+
+    label = "pool"
+
+    def __init__(self, house: House, epoch: int) -> None:
+        super().__init__(house, POOL, epoch, PoolState())
+
+    def fold(self, state: PoolState, event: Event) -> PoolState:
+        """Fold by the pool's arithmetic."""
+        return apply_pool(state, event)
+
+    def loaded(self, folded: Folded) -> None:
+        """Write down limits that differ from the last ones."""
+        limits = limits_of(self.house.pool)
+        if limits != self.state.limits:
+            self.append(PoolOpened(limits=limits))
+
+    def handle(self, message: Any) -> None:
+        """Grant, enlarge, tell, take back; each is safe to ask for twice."""
+        match message:
+            case Allocate(task=task, amounts=amounts, reply_to=reply_to):
+                refusal = None
+                if f"{task}/first" not in self.state.grants.get(task, {}):
+                    refusal = self._grant(task, f"{task}/first", amounts)
+                reply_to.tell(Allocated(task=task, refusal=refusal))
+            case Enlarge(task=task, amounts=amounts, promise=promise):
+                number = len(self.state.grants.get(task, {}))
+                refusal = self._grant(task, f"{task}/{number}", amounts, only=True)
+                self._tell(task)
+                self.when_durable(self.last_seq, lambda: promise.set(refusal))
+            case FetchGrants(task=task):
+                self._tell(task)
+            case ReturnGrant(task=task, amounts=amounts, reply_to=reply_to):
+                if task in self.state.grants:
+                    self.append(GrantReturned(task=task, amounts=amounts))
+                reply_to.tell(GrantBack(task=task))
+
+    def _grant(
+        self, task: str, grant: str, wanted: Amounts, *, only: bool = False
+    ) -> str | None:
+        given = share(self.state, wanted, active=self.house.baseline.active_tasks)
+        if isinstance(given, str):
+            return given
+        if only:
+            given = wanted
+        self.append(Granted(grant=grant, task=task, amounts=given))
+        return None
+
+    def _tell(self, task: str) -> None:
+        grants = self.state.grants.get(task, {})
+        self.house.address(account(task)).tell(Grants(task=task, grants=grants))

@@ -1,0 +1,103 @@
+"""The actor that builds requests: it keeps the scratch blocks of the running step."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ...supervision.actor import Actor
+from ..agent import Agent
+from ..errors import ContextBudgetError
+from ..house import House
+from ..model import ModelRequest
+from ..protocol import Assemble, Built, Remember, Reset
+from .layers import Block, assemble
+from .render import render_moving, render_recovery, render_task_stable
+
+__all__ = ["Context", "request_blocks"]
+
+
+def request_blocks(
+    agent: Agent, message: Assemble
+) -> tuple[list[Block], list[Block], Block]:
+    """The fixed, stable and moving blocks of one request; pure."""
+    system = {"role": "system", "content": agent.instructions}
+    fixed = [Block(id=0, layer="fixed", origin="agent", messages=(system,))]
+    stable: list[Block] = []
+    if message.recovery:
+        text = render_recovery(message.view)
+    else:
+        text = render_moving(message.view)
+        goal = {"role": "user", "content": render_task_stable(message.view)}
+        stable.append(Block(id=0, layer="task", origin="task", messages=(goal,)))
+    last = {"role": "user", "content": text}
+    return fixed, stable, Block(id=0, layer="task", origin="task", messages=(last,))
+
+
+class Context(Actor):
+    """Holds what can be built again; a restart begins with an empty scratch."""
+
+    def __init__(self, house: House, agent: Agent) -> None:
+        super().__init__()
+        self.house = house
+        self.agent = agent
+        self.scratch: list[Block] = []
+
+    def started(self) -> None:
+        """Begin empty: the task says what belongs in scratch."""
+
+    def receive(self, message: Any) -> None:
+        """Remember blocks, build requests."""
+        match message:
+            case Reset():
+                self.scratch = []
+            case Remember(block=block):
+                self.scratch.append(block)
+            case Assemble():
+                message.reply_to.tell(self._build(message))
+
+    def _build(self, message: Assemble) -> Built:
+        rules = self.house.baseline
+        fixed, stable, moving = request_blocks(self.agent, message)
+        tools = [] if message.recovery else self.agent.schemas()
+        scratch = [] if message.recovery else self.scratch
+        try:
+            made = assemble(
+                fixed,
+                stable,
+                scratch,
+                moving,
+                tools,
+                limit=rules.request_limit,
+                window=message.window,
+                low_water=rules.low_water,
+            )
+        except ContextBudgetError as error:
+            return Built(
+                op=message.op,
+                attempt=message.attempt,
+                request=None,
+                digest="",
+                window=message.window,
+                blocks=(),
+                characters=0,
+                error=str(error),
+            )
+        start = made.window.start
+        self.scratch = [block for block in self.scratch if block.id >= start]
+        request = ModelRequest(
+            messages=copy.deepcopy(made.messages),
+            tools=copy.deepcopy(made.tools),
+            max_output_tokens=rules.output_tokens,
+            timeout=rules.model_timeout,
+        )
+        return Built(
+            op=message.op,
+            attempt=message.attempt,
+            request=request,
+            digest=made.digest,
+            window=made.window,
+            blocks=made.kept,
+            characters=made.report.after,
+            error="",
+        )

@@ -1,0 +1,80 @@
+"""How long a request is: Unicode code points of its canonical JSON.
+
+Anyone can compute the figure again from the messages and the tools. It is neither
+model tokens nor HTTP bytes.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from ..errors import ContextBudgetError
+from ..model import Message, ToolSchema
+
+__all__ = [
+    "canonical",
+    "characters",
+    "copied",
+    "request_characters",
+    "request_text",
+    "total",
+]
+
+JSON = TypeVar("JSON")
+
+# One encoder for all calls: json.dumps builds a new one for each call with options.
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
+)
+
+
+def canonical(value: Any) -> str:
+    """Return the one JSON text of `value`: keys sorted, no spaces, no escapes.
+
+    Raises `ContextBudgetError` for what is not finite JSON data: NaN, bytes,
+    cycles, keys of mixed types, nesting beyond the interpreter's limit.
+    """
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ContextBudgetError(
+            f"request must contain finite JSON data: {error}"
+        ) from error
+
+
+def copied(value: JSON) -> JSON:
+    """Return a deep copy; `ContextBudgetError` where it is nested too deeply."""
+    try:
+        return copy.deepcopy(value)
+    except RecursionError as error:
+        raise ContextBudgetError("request is nested too deeply") from error
+
+
+def characters(value: Any) -> int:
+    """Return the length of `value` in canonical JSON, in code points."""
+    return len(canonical(value))
+
+
+def request_text(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> str:
+    """Return the canonical JSON of a whole request, which its digest is made from."""
+    return canonical({"messages": list(messages), "tools": list(tools)})
+
+
+def request_characters(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> int:
+    """Return the length of a whole request, tool schemas included, in code points."""
+    return len(request_text(messages, tools))
+
+
+_FRAME = request_characters([], []) - characters([])
+
+
+def total(messages: int, content: int, schemas: int) -> int:
+    """Return `request_characters` from parts that were measured before.
+
+    Args: the number of messages, the sum of their `characters`, and the
+    `characters` of the list of tools.
+    """
+    return _FRAME + schemas + content + max(messages - 1, 0)

@@ -1,0 +1,219 @@
+"""The texts of the task layer, rendered from state.
+
+The moving part ends with one line of JSON in a fence, so that a program can read
+back what a model is told. Same view, same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from .measure import canonical
+
+__all__ = [
+    "FactView",
+    "OperationView",
+    "StepView",
+    "TaskView",
+    "moving_data",
+    "render_moving",
+    "render_recovery",
+    "render_task_stable",
+]
+
+_OPEN = "\n```json\n"
+_CLOSE = "\n```"
+
+
+class StepView(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of the plan; `done` is its completion criterion in words."""
+
+    id: str
+    goal: str
+    done: str = ""
+    status: str = "pending"
+
+
+class FactView(msgspec.Struct, frozen=True, kw_only=True):
+    """A confirmed conclusion and the evidence it rests on.
+
+    `value` is JSON text, bounded by the caller. `step` is the step that found it.
+    """
+
+    name: str
+    value: str
+    evidence: str
+    step: str = ""
+
+
+class OperationView(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded operation of the current step whose exchange is not in scratch.
+
+    `arguments` is JSON text; `result` is the text the model saw or would have seen.
+    """
+
+    tool: str
+    arguments: str
+    outcome: str
+    result: str
+    evidence: str
+
+
+class TaskView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model is told of its task.
+
+    Args:
+        goal: the user's words, verbatim.
+        constraints: what must hold throughout.
+        inputs: the task's parameters, plain JSON.
+        steps: the plan, in order, with statuses.
+        current: id of the step being worked on.
+        facts: confirmed by the record, oldest first.
+        operations: finished operations of the current step, oldest first.
+        notes: decisions and failures that must stay visible, with reasons.
+        uncertain: what the record cannot decide.
+        next: the suggested next action.
+    """
+
+    goal: str
+    constraints: tuple[str, ...] = ()
+    inputs: dict[str, Any] = {}
+    steps: tuple[StepView, ...] = ()
+    current: str | None = None
+    facts: tuple[FactView, ...] = ()
+    operations: tuple[OperationView, ...] = ()
+    notes: tuple[str, ...] = ()
+    uncertain: tuple[str, ...] = ()
+    next: str = ""
+
+
+def render_task_stable(view: TaskView) -> str:
+    """Return what stays the same while the task works: goal, constraints, plan."""
+    parts = [_section("Goal", view.goal)]
+    if view.constraints:
+        parts.append(_section("Constraints", _bullets(view.constraints)))
+    if view.inputs:
+        parts.append(_section("Inputs", canonical(view.inputs)))
+    if view.steps:
+        parts.append(_section("Plan", "\n".join(map(_plan_line, view.steps))))
+    return "\n\n".join(parts)
+
+
+def render_moving(view: TaskView) -> str:
+    """Return where the task stands now: progress, facts, next action.
+
+    It never repeats the goal: that stands in the stable part, once.
+    """
+    lines = [_section("Where the task stands", _progress(view))]
+    if view.notes:
+        lines.append(_section("Notes", _bullets(view.notes)))
+    if view.uncertain:
+        lines.append(_section("Not certain", _bullets(view.uncertain)))
+    if view.next:
+        lines.append(_section("Next action", view.next))
+    lines.append("## Confirmed by the record")
+    return "\n\n".join(lines) + _fenced(_data("progress", view))
+
+
+def render_recovery(view: TaskView) -> str:
+    """Return the context after a crash: goal, confirmed facts, next action.
+
+    It stands in place of the stable and the moving part, with an empty scratch;
+    the history is not put back. Source of the three modules: B33, B41, B42.
+    """
+    goal = [view.goal]
+    if view.constraints:
+        goal.append(f"Constraints:\n{_bullets(view.constraints)}")
+    facts = [_progress(view)]
+    if view.notes:
+        facts.append(_bullets(view.notes))
+    facts.append("Values, with their evidence, stand in the JSON at the end.")
+    action = [view.next or "Go on from the break; do not plan anew."]
+    if view.uncertain:
+        action.append(f"Not certain:\n{_bullets(view.uncertain)}")
+    data = _data("recovery", view)
+    data["inputs"] = view.inputs
+    data["uncertain"] = list(view.uncertain)
+    parts = [
+        _section("Task goal", "\n\n".join(goal)),
+        _section("Confirmed facts", "\n\n".join(facts)),
+        _section("Next action", "\n\n".join(action)),
+    ]
+    return "\n\n".join(parts) + _fenced(data)
+
+
+def moving_data(text: str) -> dict[str, Any]:
+    """Read back the JSON at the end of a moving or a recovery part.
+
+    Raises ValueError where there is none.
+    """
+    _, fence, rest = text.rpartition(_OPEN)
+    if not fence or not rest.endswith(_CLOSE):
+        raise ValueError("the text does not end with a fenced JSON object")
+    data: dict[str, Any] = json.loads(rest.removesuffix(_CLOSE))
+    return data
+
+
+def _section(title: str, body: str) -> str:
+    return f"## {title}\n{body}"
+
+
+def _bullets(items: tuple[str, ...]) -> str:
+    return "\n".join(f"- {item}" for item in items)
+
+
+def _plan_line(step: StepView) -> str:
+    criterion = f" Done when: {step.done}" if step.done else ""
+    return f"- {step.id}: {step.goal}{criterion}"
+
+
+def _progress(view: TaskView) -> str:
+    if not view.steps:
+        return "The task has no plan; it is one step."
+    lines = [f"{step.id}: {step.status}" for step in view.steps]
+    text = "Steps: " + ", ".join(lines) + "."
+    if current := _current(view):
+        text += f"\nCurrent step {_plan_line(current).removeprefix('- ')}"
+    return text
+
+
+def _current(view: TaskView) -> StepView | None:
+    return next((step for step in view.steps if step.id == view.current), None)
+
+
+def _data(kind: str, view: TaskView) -> dict[str, Any]:
+    current = _current(view)
+    return {
+        "kind": kind,
+        "step": None
+        if current is None
+        else {"id": current.id, "goal": current.goal, "done": current.done},
+        "steps": {step.id: step.status for step in view.steps},
+        "facts": [
+            {
+                "name": fact.name,
+                "value": json.loads(fact.value),
+                "evidence": fact.evidence,
+                "step": fact.step,
+            }
+            for fact in view.facts
+        ],
+        "operations": [
+            {
+                "tool": done.tool,
+                "arguments": json.loads(done.arguments),
+                "outcome": done.outcome,
+                "result": done.result,
+                "evidence": done.evidence,
+            }
+            for done in view.operations
+        ],
+    }
+
+
+def _fenced(data: dict[str, Any]) -> str:
+    # Canonical JSON is one line, so no value in it can close the fence.
+    return f"{_OPEN}{canonical(data)}{_CLOSE}"

@@ -1,0 +1,187 @@
+"""The base of actors whose state is the fold of one stream (P5).
+
+An actor's turn appends what it decided and applies it at once; nothing here waits for
+the flush. What leaves the runtime waits for it with `when_durable`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ..storage.reader import Reader
+from ..storage.records import Draft, Lease, Loaded, Row, Snapshot
+from ..supervision.actor import Actor
+from ..supervision.faults import hit
+from .events import Event
+from .house import House
+
+__all__ = ["Durable", "Folded"]
+
+S = TypeVar("S", bound=msgspec.Struct)
+STATE_SCHEMA = 1
+
+
+class _StreamLoaded(msgspec.Struct, frozen=True, kw_only=True):
+    incarnation: int
+    loaded: Loaded | BaseException
+
+
+class Folded(msgspec.Struct, frozen=True, kw_only=True):
+    """How a state was rebuilt: from a snapshot at a version, and how many events."""
+
+    snapshot: int
+    replayed: int
+
+
+class Durable(Actor, Generic[S]):
+    """An event-sourced actor: one stream, one state, one writer.
+
+    A subclass names its state's first value and its fold, and implements `loaded` (once,
+    in the actor's turn) and `handle` (a message after that). Messages that come before
+    the state is loaded are kept in order; only then does the actor count as up.
+    """
+
+    ready_when_started = False
+    label = "durable"  # the first word of this actor's fault points
+
+    def __init__(self, house: House, stream: str, epoch: int, first: S) -> None:
+        super().__init__()
+        self.house = house
+        self.stream = stream
+        self.epoch = epoch
+        self.state: S = first
+        self._state_type = type(first)
+        self._early: deque[Any] | None = deque()
+        self._since_snapshot = 0
+        self.last_seq = 0
+        self._lease: Lease | None = None
+
+    def fold(self, state: S, event: Event) -> S:
+        """Return the state after `event`; pure."""
+        raise NotImplementedError
+
+    def loaded(self, folded: Folded) -> None:
+        """Go on from the loaded state."""
+
+    def handle(self, message: Any) -> None:
+        """Handle one message; the state is loaded."""
+        raise NotImplementedError
+
+    def started(self) -> None:
+        """Take the stream over from any earlier incarnation, then load it."""
+        self._lease = self.house.journal.acquire(self.stream, self.epoch)
+        incarnation, address = self.incarnation, self.address
+
+        def done(loaded: Loaded | BaseException) -> None:
+            address.tell(_StreamLoaded(incarnation=incarnation, loaded=loaded))
+
+        self.house.journal.read(self._load, done)
+
+    def receive(self, message: Any) -> None:
+        """Load first, then hand messages on in the order they came."""
+        if self._early is None:
+            if not isinstance(message, _StreamLoaded):
+                self.handle(message)
+            return
+        if not isinstance(message, _StreamLoaded):
+            self._early.append(message)
+            return
+        if message.incarnation != self.incarnation:
+            return
+        if isinstance(message.loaded, BaseException):
+            raise message.loaded
+        folded = self._rebuild(message.loaded)
+        early, self._early = self._early, None
+        self.loaded(folded)
+        self.ready()
+        for kept in early:
+            self.handle(kept)
+
+    def _load(self, reader: Reader) -> Loaded:
+        return reader.load(self.stream, usable=self._usable)
+
+    def _usable(self, snapshot: Snapshot) -> bool:
+        if snapshot.state_schema != STATE_SCHEMA:
+            return False
+        msgspec.json.decode(snapshot.body, type=self._state_type)
+        return True
+
+    def _rebuild(self, loaded: Loaded) -> Folded:
+        base = 0
+        self.last_seq = loaded.seq
+        if loaded.snapshot is not None:
+            base = loaded.snapshot.version
+            self.state = msgspec.json.decode(
+                loaded.snapshot.body, type=self._state_type
+            )
+        for record in loaded.records:
+            self.state = self.fold(self.state, self.house.codec.decode(record))
+        self._since_snapshot = len(loaded.records)
+        return Folded(snapshot=base, replayed=len(loaded.records))
+
+    def append(
+        self,
+        *events: Event,
+        rows: Sequence[Row] = (),
+        blobs: Sequence[bytes] = (),
+        also: Sequence[tuple[Lease, Sequence[Draft]]] = (),
+    ) -> int:
+        """Append events to the stream and apply them; return the last `seq`.
+
+        `rows` and `blobs` are written with the last event, `also` in the same
+        transaction. Raises Rejected or Fenced, with nothing written or applied.
+        """
+        assert self._lease is not None
+        version: int = getattr(self.state, "version")  # noqa: B009 - every state has one
+        drafts = [
+            self.draft(self.stream, version + place, event)
+            for place, event in enumerate(events, 1)
+        ]
+        if rows or blobs:
+            drafts[-1] = msgspec.structs.replace(
+                drafts[-1], rows=tuple(rows), blobs=tuple(blobs)
+            )
+        records = self.house.journal.append([(self._lease, drafts), *also])
+        hit(f"{self.label}.append.after", type(events[-1]).__name__)
+        for event in events:
+            self.state = self.fold(self.state, event)
+        hit(f"{self.label}.apply.after", type(events[-1]).__name__)
+        self.last_seq = records[len(events) - 1].seq
+        self._since_snapshot += len(events)
+        if self._since_snapshot >= self.house.baseline.snapshot_events:
+            self.snapshot("events")
+        return records[-1].seq
+
+    def draft(self, stream: str, version: int, event: Event) -> Draft:
+        """Encode one event for a stream."""
+        kind, schema, body = self.house.codec.encode(event)
+        return Draft(
+            stream=stream, version=version, type=kind, schema_version=schema, body=body
+        )
+
+    def snapshot(self, reason: str) -> None:
+        """Have the state kept as it is now; `reason` says why (B30)."""
+        self._since_snapshot = 0
+        self.house.journal.snapshot(
+            Snapshot(
+                stream=self.stream,
+                version=getattr(self.state, "version"),  # noqa: B009 - as above
+                covers=self.last_seq,
+                state_schema=STATE_SCHEMA,
+                body=msgspec.json.encode(self.state),
+                reason=reason,
+            )
+        )
+        hit("snapshot.taken", self.label)
+
+    def owns(self) -> bool:
+        """Tell, on any thread, whether this incarnation still may write its stream."""
+        return self._lease is not None and self.house.journal.holds(self._lease)
+
+    def when_durable(self, seq: int, callback: Callable[[], None]) -> None:
+        """Call back, off this actor's turn, once `seq` is flushed."""
+        self.house.journal.when_durable(seq, callback)

@@ -1,0 +1,504 @@
+"""Every event that the actors write, stream by stream. Names and fields are API.
+
+An event is what happened, never what is wanted. Times are seconds since the epoch,
+amounts are whole numbers by dimension (see `budget.account`), JSON values stand as
+JSON text so that a plain SQL tool shows them as they were.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+__all__ = [
+    "EVENTS",
+    "AccountClosed",
+    "ActionObserved",
+    "Alerted",
+    "Amounts",
+    "AnswerRefused",
+    "CallModel",
+    "CallTool",
+    "CancelRequested",
+    "ContextRebuilt",
+    "DecisionMade",
+    "EffectProbed",
+    "EffectRecorded",
+    "EffectRegistered",
+    "EffectsVerified",
+    "Event",
+    "GrantReturned",
+    "GrantTaken",
+    "Granted",
+    "Held",
+    "PoolOpened",
+    "ProgressMade",
+    "RecoveryBegan",
+    "RecoveryDeclared",
+    "RecoveryLoaded",
+    "RequestBuilt",
+    "Reserved",
+    "Settled",
+    "StepEnded",
+    "StepPlan",
+    "StepStarted",
+    "TaskActivated",
+    "TaskClosed",
+    "TaskClosing",
+    "TaskLeft",
+    "TaskParked",
+    "TaskPassivated",
+    "TaskPaused",
+    "TaskQueued",
+    "TaskResumed",
+    "TaskSubmitted",
+    "TaskWoken",
+    "task_of",
+]
+
+Amounts: TypeAlias = dict[str, int]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """The base of all events; its class name is the record's type."""
+
+
+# ── task/<id>: what the task decided and how far it is ──────────────────────────
+
+
+class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A step as the task carries it: text and limits; acceptance goes by name."""
+
+    id: str
+    goal: str
+    done: str
+    max_iterations: int
+    timeout: float | None = None
+
+
+class CallModel(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
+    """Ask the model. `purpose` is the step's work, or a recovery declaration."""
+
+    purpose: Literal["work", "declare"]
+
+
+class CallTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
+    """Call a tool as model call `parent` asked for, at place `index` of its calls."""
+
+    tool: str
+    arguments: str
+    call_id: str
+    parent: int
+    index: int
+
+
+class TaskSubmitted(Event, frozen=True, kw_only=True):
+    """The task exists, with all that it will ever be told about itself."""
+
+    task: str
+    agent: str
+    agent_digest: str
+    baseline: str
+    goal: str
+    inputs: dict[str, Any]
+    constraints: tuple[str, ...]
+    budget: Amounts
+    group: str
+    priority: int
+    key: str | None
+    deadline: float | None
+    steps: tuple[StepPlan, ...]
+
+
+class StepStarted(Event, frozen=True, kw_only=True):
+    """A step runs, for the `attempt`-th time, until `deadline` at the latest."""
+
+    step: str
+    attempt: int
+    deadline: float | None
+
+
+class DecisionMade(Event, frozen=True, kw_only=True):
+    """Operation `op` is to be done; `why`, and what the last result taught (B58)."""
+
+    op: int
+    step: str
+    action: CallModel | CallTool
+    why: str
+    learned: str
+
+
+class RequestBuilt(Event, frozen=True, kw_only=True):
+    """The request of a model call: digest and parts, enough to render it again.
+
+    `view` is the version of this stream that the task's layer was rendered from;
+    operations of the step up to `facts_until` stand there as facts. `blocks` are first
+    and last ids of the scratch blocks: a block is an exchange, named by its model call.
+    """
+
+    op: int
+    attempt: int
+    digest: str
+    view: int
+    facts_until: int
+    blocks: tuple[tuple[int, int], ...]
+    window: int
+    omitted: int
+    characters: int
+    limit: int
+
+
+class ActionObserved(Event, frozen=True, kw_only=True):
+    """The task knows how an attempt ended; with `again` the operation goes on.
+
+    `retry` counts the attempt against the limit of its kind: one that a crash cut off
+    does not count. `calls` is how many tools a model's reply asks for.
+    """
+
+    op: int
+    attempt: int
+    status: Literal["completed", "failed", "unknown"]
+    again: bool = False
+    retry: bool = False
+    calls: int = 0
+    reason: str = ""
+    anchors: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class AnswerRefused(Event, frozen=True, kw_only=True):
+    """Acceptance said no to the step's answer; the step goes on with the reason."""
+
+    op: int
+    step: str
+    why: str
+
+
+class StepEnded(Event, frozen=True, kw_only=True):
+    """A step stopped. Only `completed` passed acceptance; `result` is JSON text.
+
+    With `again` the step is tried once more: its iterations count on.
+    """
+
+    step: str
+    status: Literal[
+        "completed", "failed", "timed_out", "limited", "acceptance_error", "cancelled"
+    ]
+    reason: str
+    result: str
+    evidence: tuple[str, ...]
+    op: int
+    again: bool = False
+
+
+class TaskPaused(Event, frozen=True, kw_only=True):
+    """The task waits for a person or an event: why, and what would end it."""
+
+    reason: str
+    detail: str
+    ends_with: str
+    epoch: int
+
+
+class TaskResumed(Event, frozen=True, kw_only=True):
+    """A paused task goes on."""
+
+    by: str
+
+
+class CancelRequested(Event, frozen=True, kw_only=True):
+    """Somebody asked the task to end; no new operation starts from here."""
+
+    by: str
+
+
+class RecoveryLoaded(Event, frozen=True, kw_only=True):
+    """Recovery, step 1: state rebuilt from a snapshot and the events after it (B32)."""
+
+    number: int
+    snapshot: int
+    replayed: int
+
+
+class ContextRebuilt(Event, frozen=True, kw_only=True):
+    """Recovery, step 2: goal, confirmed facts, next action; no old history (B33)."""
+
+    facts: tuple[str, ...]
+    next: str
+    facts_until: int
+
+
+class EffectsVerified(Event, frozen=True, kw_only=True):
+    """Recovery, step 3: how each open operation was decided (B34)."""
+
+    decided: dict[str, str]
+
+
+class RecoveryDeclared(Event, frozen=True, kw_only=True):
+    """Recovery, step 4: the declaration, and what the rules said of it (B35)."""
+
+    accepted: bool
+    by: Literal["model", "rules"]
+    declaration: str
+    why: str
+
+
+class TaskClosing(Event, frozen=True, kw_only=True):
+    """The outcome is decided; the account is still to be closed."""
+
+    status: Literal["completed", "failed", "cancelled"]
+    output: str
+    reason: str
+
+
+class TaskClosed(Event, frozen=True, kw_only=True):
+    """The end: books closed, slot to be given back."""
+
+    status: Literal["completed", "failed", "cancelled"]
+
+
+# ── task/<id>/recovery: written before anything else of the task is read ─────────
+
+
+class ProgressMade(Event, frozen=True, kw_only=True):
+    """The task got further after a recovery: the count of those in vain begins anew."""
+
+    task: str
+
+
+class RecoveryBegan(Event, frozen=True, kw_only=True):
+    """A recovery is about to start; `cause` says which process or actor ended."""
+
+    task: str
+    epoch: int
+    cause: str
+    actor: str = ""
+
+
+# ── task/<id>/ledger: every contact with the outside ─────────────────────────────
+
+
+class EffectRegistered(Event, frozen=True, kw_only=True):
+    """Attempt `attempt` of operation `op` may run until `not_after` (B39: pending).
+
+    `reused` names the operation whose record answers this one without a run.
+    """
+
+    op: int
+    attempt: int
+    step: str
+    kind: Literal["model", "tool"]
+    name: str
+    effect: Literal["read", "idempotent", "once"]
+    key: str
+    request_id: str
+    arguments: str
+    not_after: float
+    call_id: str = ""
+    parent: int = 0
+    reused: int | None = None
+
+
+class EffectRecorded(Event, frozen=True, kw_only=True):
+    """How an attempt ended, who says so, and what it used.
+
+    `result` is the text of a tool's result or error, or the JSON of a model's reply;
+    over 16 KiB it is a blob, `blob` its digest and `result` its first 1,000 characters.
+    """
+
+    op: int
+    attempt: int
+    status: Literal["completed", "failed", "unknown"]
+    by: Literal["run", "record", "probe", "recovery", "door", "person"]
+    result: str = ""
+    blob: str = ""
+    error: str = ""
+    usage: Amounts = msgspec.field(default_factory=dict)
+    source: Literal["reported", "estimated", "unknown"] = "reported"
+    anchors: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class EffectProbed(Event, frozen=True, kw_only=True):
+    """A probe was asked and the answer decides nothing yet."""
+
+    op: int
+    attempt: int
+    answer: str
+    again_at: float
+
+
+# ── task/<id>/account: the task's money ──────────────────────────────────────────
+
+
+class GrantTaken(Event, frozen=True, kw_only=True):
+    """A grant of the pool arrived in this account."""
+
+    grant: str
+    amounts: Amounts
+
+
+class Reserved(Event, frozen=True, kw_only=True):
+    """The estimate of an attempt is set aside before it runs (B62)."""
+
+    op: int
+    attempt: int
+    book: Literal["spent", "recovery"]
+    amounts: Amounts
+
+
+class Held(Event, frozen=True, kw_only=True):
+    """The attempt's outcome is unknown; its reservation stays charged."""
+
+    op: int
+    attempt: int
+
+
+class Settled(Event, frozen=True, kw_only=True):
+    """The reservation is replaced by what the attempt really used."""
+
+    op: int
+    attempt: int
+    book: Literal["spent", "unknown", "recovery", "none"]
+    amounts: Amounts
+
+
+class Alerted(Event, frozen=True, kw_only=True):
+    """A dimension fell to the alert threshold; the task goes on (B81)."""
+
+    dimension: str
+    granted: int
+    available: int
+
+
+class AccountClosed(Event, frozen=True, kw_only=True):
+    """Nothing more is spent; what is left goes back to the pool."""
+
+    returned: Amounts
+
+
+# ── services/pool, services/admission ────────────────────────────────────────────
+
+
+class PoolOpened(Event, frozen=True, kw_only=True):
+    """The limits of the shared pool, written where they changed."""
+
+    limits: Amounts
+
+
+class Granted(Event, frozen=True, kw_only=True):
+    """The pool gave a grant to a task; in transit until the account takes it."""
+
+    grant: str
+    task: str
+    amounts: Amounts
+
+
+class GrantReturned(Event, frozen=True, kw_only=True):
+    """A closed account gave back what it had left."""
+
+    task: str
+    amounts: Amounts
+
+
+class TaskQueued(Event, frozen=True, kw_only=True):
+    """The task waits for a slot, at the place of this record."""
+
+    task: str
+    agent: str
+    group: str
+    priority: int
+    key: str | None
+
+
+class TaskWoken(Event, frozen=True, kw_only=True):
+    """A waiting or parked task is in the queue again, at its old place.
+
+    For an active task it only writes down that it is to be cancelled.
+    """
+
+    task: str
+    order: Literal["resume", "cancel"]
+    by: str
+
+
+class TaskActivated(Event, frozen=True, kw_only=True):
+    """The task got a slot; `epoch` fences every earlier owner.
+
+    `order` is what woke it: to run on, to resume after a pause, to be cancelled; it
+    was given for epoch `since`.
+    """
+
+    task: str
+    epoch: int
+    since: int
+    order: Literal["run", "resume", "cancel"]
+    by: str
+
+
+class TaskPassivated(Event, frozen=True, kw_only=True):
+    """The task's actors ended cleanly; with `waiting` its slot is given back."""
+
+    task: str
+    waiting: bool
+
+
+class TaskParked(Event, frozen=True, kw_only=True):
+    """The task is taken out of the queue; `status` is ``parked`` or ``paused``."""
+
+    task: str
+    status: str
+    reason: str
+    ends_with: str
+
+
+class TaskLeft(Event, frozen=True, kw_only=True):
+    """The task ended and its slot is back."""
+
+    task: str
+    status: str
+
+
+EVENTS: tuple[type[Event], ...] = (
+    TaskSubmitted,
+    StepStarted,
+    DecisionMade,
+    RequestBuilt,
+    ActionObserved,
+    AnswerRefused,
+    StepEnded,
+    TaskPaused,
+    TaskResumed,
+    CancelRequested,
+    RecoveryLoaded,
+    ContextRebuilt,
+    EffectsVerified,
+    RecoveryDeclared,
+    TaskClosing,
+    TaskClosed,
+    RecoveryBegan,
+    ProgressMade,
+    EffectRegistered,
+    EffectRecorded,
+    EffectProbed,
+    GrantTaken,
+    Reserved,
+    Held,
+    Settled,
+    Alerted,
+    AccountClosed,
+    PoolOpened,
+    Granted,
+    GrantReturned,
+    TaskQueued,
+    TaskWoken,
+    TaskActivated,
+    TaskPassivated,
+    TaskParked,
+    TaskLeft,
+)
+
+
+def task_of(stream: str) -> str:
+    """The id of the task that a stream belongs to, or an empty string."""
+    parts = stream.split("/", 2)
+    return parts[1] if parts[0] == "task" else ""

@@ -1,0 +1,78 @@
+"""What every actor of one runtime shares: the journal, the executor, the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ..storage.codec import Codec
+from ..storage.journal import Journal
+from ..supervision.address import Address
+from ..supervision.system import System
+from .agent import Agent
+from .baseline import Baseline
+from .budget.account import Budget
+from .executor.executor import Executor
+
+__all__ = ["House"]
+
+
+class House:
+    """Handed to each actor when it is made; only the journal ever changes.
+
+    Args:
+        system: names, mailboxes, the log of the supervision room.
+        codec: the events of `actors.events`.
+        executor: where user code runs; it outlives every actor.
+        agents: by name.
+        baseline: the defaults in force.
+        pool: the limits shared by all tasks.
+        new_id: makes ids of tasks; the only source of randomness.
+        resume: start the unfinished tasks of earlier processes, or hold them.
+        journal, open_journal: the open store, and how to open it again after it failed.
+    """
+
+    def __init__(
+        self,
+        *,
+        system: System,
+        codec: Codec,
+        executor: Executor,
+        agents: Mapping[str, Agent],
+        baseline: Baseline,
+        pool: Budget,
+        new_id: Callable[[], str],
+        resume: bool,
+        open_journal: Callable[[], Journal],
+        journal: Journal,
+    ) -> None:
+        self.system = system
+        self.codec = codec
+        self.executor = executor
+        self.agents = dict(agents)
+        self.baseline = baseline
+        self.pool = pool
+        self.new_id = new_id
+        self.resume = resume
+        self.held: set[str] | None = None  # by admission, when it first starts
+        self.open_journal = open_journal
+        self._journal = journal
+
+    @property
+    def journal(self) -> Journal:
+        """The journal of the moment; a crash of its actor replaces it."""
+        return self._journal
+
+    def take_journal(self) -> Journal:
+        """The open journal, for its actor; opens the store where the last one failed."""
+        if self._journal.health().state in ("failed", "closed"):
+            self._journal.close(0.0)
+            self._journal = self.open_journal()
+        return self._journal
+
+    def now(self) -> float:
+        """Seconds since the epoch, by the dispatcher's clock."""
+        return self.system.clock.time()
+
+    def address(self, name: str) -> Address:
+        """The stable address of a name in this runtime."""
+        return self.system.address(name)

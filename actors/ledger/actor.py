@@ -1,0 +1,428 @@
+"""The only door to the outside: registers, performs, records, settles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...storage.records import blob_digest
+from ...supervision.faults import hit
+from ...supervision.lifecycle import Down, Up
+from ..agent import Agent
+from ..context.measure import canonical
+from ..durable import Durable, Folded
+from ..events import EffectRecorded, EffectRegistered, Event
+from ..executor.executor import Outcome, Work
+from ..house import House
+from ..names import account
+from ..protocol import (
+    Hold,
+    Perform,
+    Performed,
+    Recall,
+    Recalled,
+    Replied,
+    Settle,
+    SettleReply,
+    Verified,
+    Verify,
+)
+from ..requests import Overdue, Requests
+from ..tool import ToolContext
+from .entry import Entry, LedgerState, apply, effect_key, find_same, request_id
+from .resolve import ProbeAgain, Probed, Resolver
+from .work import Answered, Returned, model_work, tool_work, used
+
+__all__ = ["Ended", "Ledger"]
+
+PREVIEW = 1_000  # characters of a result that went to a blob
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """The executor's word: the worker of an attempt has an outcome."""
+
+    op: int
+    attempt: int
+    outcome: Outcome
+
+
+class Ledger(Durable[LedgerState]):
+    """One task's effects. A registration is flushed before its worker starts (B39).
+
+    On its start it asks the executor for what still runs or ended unrecorded; every
+    other pending attempt was cut off and is unknown (B40).
+    """
+
+    label = "ledger"
+
+    def __init__(self, house: House, task: str, epoch: int, agent: Agent) -> None:
+        super().__init__(house, f"task/{task}/ledger", epoch, LedgerState())
+        self.task = task
+        self.agent = agent
+        self.requests = Requests(self)
+        self.wanted: dict[int, Perform] = {}
+        self.resolver = Resolver(self)
+
+    def fold(self, state: LedgerState, event: Event) -> LedgerState:
+        """Fold by the rules of entries."""
+        return apply(state, event)
+
+    def loaded(self, folded: Folded) -> None:
+        """Decide what each pending attempt of an earlier incarnation is now."""
+        for entry in list(self.state.entries.values()):
+            if entry.status != "pending":
+                continue
+            key = self.work_key(entry.op, entry.attempt)
+            match self.house.executor.status(key):
+                case "absent":
+                    self._cut_off(entry)
+                case "ended":
+                    outcome = self.house.executor.outcome(key)
+                    assert outcome is not None
+                    self._ended(entry.op, entry.attempt, outcome)
+                case "running":
+                    pass  # its outcome is delivered to this name
+
+    def handle(self, message: Any) -> None:
+        """Serve the task; hear the executor and the account."""
+        match message:
+            case Perform():
+                self._perform(message)
+            case Ended(op=op, attempt=attempt, outcome=outcome):
+                self._ended(op, attempt, outcome)
+            case SettleReply(op=op, attempt=attempt):
+                self._settled(op, attempt)
+            case Verify(attempts=attempts):
+                for attempt in attempts:
+                    self._verify(attempt)
+            case Recall(step=step, reply_to=reply_to):
+                mine = [e for e in self.state.entries.values() if e.step == step]
+                reply_to.tell(Recalled(entries=tuple(mine)))
+            case Probed():
+                self.resolver.probed(message)
+            case ProbeAgain(op=op, attempt=attempt):
+                self.resolver.again(op, attempt)
+            case Up(name=name):
+                self.requests.up(name)
+            case Overdue(key=key):
+                self.requests.overdue(key)
+            case Down():
+                pass
+
+    def work_key(self, op: int, attempt: int) -> tuple[str, str]:
+        """The executor's name for an attempt."""
+        return self.task, f"{op}#{attempt}"
+
+    # ── perform ──────────────────────────────────────────────────────────────────
+
+    def _perform(self, wanted: Perform) -> None:
+        self.wanted[wanted.op] = wanted
+        entry = self.state.entries.get(wanted.op)
+        if entry is not None and entry.attempt >= wanted.attempt:
+            self.decide(entry)
+        elif wanted.kind == "model":
+            self._call_model(wanted)
+        else:
+            self._call_tool(wanted)
+
+    def _call_model(self, wanted: Perform) -> None:
+        request = wanted.request
+        assert request is not None
+        not_after = self.house.now() + request.timeout
+        key = effect_key(self.task, wanted.step, "model", "", wanted.op)
+        registered = self._registration(wanted, "read", key, not_after)
+        work = model_work(
+            self.agent,
+            request,
+            key=self.work_key(wanted.op, wanted.attempt),
+            not_after=not_after,
+            allowed=self.owns,
+            deliver=self._deliver(wanted.op, wanted.attempt),
+        )
+        self._register_and_run(registered, work)
+
+    def _call_tool(self, wanted: Perform) -> None:
+        tool = self.agent.tools.get(wanted.name)
+        if tool is None:
+            known = ", ".join(sorted(self.agent.tools)) or "none"
+            self._refuse(wanted, f"there is no tool {wanted.name!r}; tools: {known}")
+            return
+        try:
+            values = tool.parse(wanted.arguments)
+            arguments = canonical(msgspec.to_builtins(values))
+        except (ValueError, TypeError) as error:
+            self._refuse(wanted, str(error))
+            return
+        occurrence = wanted.occurrence if tool.repeat else 0
+        if tool.effect == "read":
+            occurrence = wanted.op
+        key = effect_key(self.task, wanted.step, tool.name, arguments, occurrence)
+        same = find_same(self.state, key, wanted.op)
+        if same is not None and same.status == "completed":
+            self._reuse(wanted, same, key)
+            return
+        if same is not None and same.open:
+            state = "running" if same.status == "pending" else "in doubt"
+            self._refuse(
+                wanted,
+                f"the same call (operation {same.op}) is {state}; it is not made twice",
+            )
+            return
+        timeout = tool.timeout or self.house.baseline.tool_timeout
+        not_after = self.house.now() + timeout
+        registered = self._registration(
+            wanted, tool.effect, key, not_after, arguments=arguments
+        )
+        context = ToolContext(
+            request_id=registered.request_id,
+            deadline=not_after,
+            fence=f"{self.task}:{self.epoch}:{wanted.op}",
+            log=self._tool_log(wanted),
+            anchors={},
+        )
+        work = tool_work(
+            tool,
+            values,
+            context,
+            key=self.work_key(wanted.op, wanted.attempt),
+            timeout=timeout,
+            allowed=self.owns,
+            deliver=self._deliver(wanted.op, wanted.attempt),
+        )
+        self._register_and_run(registered, work)
+
+    def _registration(
+        self,
+        wanted: Perform,
+        effect: Any,
+        key: str,
+        not_after: float,
+        *,
+        arguments: str = "",
+        reused: int | None = None,
+    ) -> EffectRegistered:
+        return EffectRegistered(
+            op=wanted.op,
+            attempt=wanted.attempt,
+            step=wanted.step,
+            kind=wanted.kind,
+            name=wanted.name,
+            effect=effect,
+            key=key,
+            request_id=request_id(key),
+            arguments=arguments,
+            not_after=not_after,
+            call_id=wanted.call_id,
+            parent=wanted.parent,
+            reused=reused,
+        )
+
+    def _register_and_run(self, registered: EffectRegistered, work: Work) -> None:
+        seq = self.append(registered)
+        executor = self.house.executor
+
+        def flushed() -> None:
+            hit("effect.registered", work.name)
+            executor.run(work)
+
+        self.when_durable(seq, flushed)
+
+    def _refuse(self, wanted: Perform, error: str) -> None:
+        """Record a call that the door does not let out; it costs nothing."""
+        key = effect_key(self.task, wanted.step, wanted.name, "refused", wanted.op)
+        self.append(
+            self._registration(
+                wanted, "read", key, self.house.now(), arguments=wanted.arguments
+            ),
+            EffectRecorded(
+                op=wanted.op,
+                attempt=wanted.attempt,
+                status="failed",
+                by="door",
+                error=error,
+            ),
+        )
+        self.decide(self.state.entries[wanted.op])
+
+    def _reuse(self, wanted: Perform, same: Entry, key: str) -> None:
+        """Answer from the record of the same effect, and mark it so (B37)."""
+        self.append(
+            self._registration(
+                wanted,
+                same.effect,
+                key,
+                self.house.now(),
+                arguments=same.arguments,
+                reused=same.op,
+            ),
+            EffectRecorded(
+                op=wanted.op,
+                attempt=wanted.attempt,
+                status="completed",
+                by="record",
+                result=same.result,
+                blob=same.blob,
+            ),
+        )
+        self.decide(self.state.entries[wanted.op])
+
+    def _deliver(self, op: int, attempt: int) -> Any:
+        address = self.address
+
+        def deliver(outcome: Outcome) -> None:
+            address.tell(Ended(op=op, attempt=attempt, outcome=outcome))
+
+        return deliver
+
+    def _tool_log(self, wanted: Perform) -> Any:
+        def log(message: str, **fields: Any) -> None:
+            self.house.system.log(
+                "tool.log",
+                task=self.task,
+                op=wanted.op,
+                tool=wanted.name,
+                message=message,
+                fields=fields,
+            )
+
+        return log
+
+    # ── record, settle, answer ───────────────────────────────────────────────────
+
+    def _ended(self, op: int, attempt: int, outcome: Outcome) -> None:
+        entry = self.state.entries.get(op)
+        if entry is None or entry.attempt != attempt:
+            return
+        never_ran = entry.status == "unknown" and not outcome.started
+        if entry.status != "pending" and not never_ran:
+            return
+        recorded, blobs = self._recorded(entry, outcome)
+        seq = self.append(recorded, blobs=blobs)
+        hit("effect.recorded", entry.name)
+        key, executor = self.work_key(op, attempt), self.house.executor
+        self.when_durable(seq, lambda: executor.forget(key))
+        self.resolver.worker_ended(op)
+        self.decide(self.state.entries[op])
+
+    def _recorded(
+        self, entry: Entry, outcome: Outcome
+    ) -> tuple[EffectRecorded, tuple[bytes, ...]]:
+        base = EffectRecorded(
+            op=entry.op,
+            attempt=entry.attempt,
+            status=outcome.status,
+            by="run",
+            error=outcome.error,
+        )
+        change = msgspec.structs.replace
+        if outcome.status != "completed":
+            if not outcome.started or outcome.status == "unknown":
+                return base, ()
+            spent = used(entry.kind, entry.name, outcome.seconds)
+            return change(base, usage=spent), ()
+        value = outcome.value
+        if isinstance(value, Answered):
+            spent = used(entry.kind, entry.name, outcome.seconds, value.usage)
+            source = value.usage.source
+            return change(base, usage=spent, source=source, result=value.text), ()
+        assert isinstance(value, Returned)
+        spent = used(entry.kind, entry.name, outcome.seconds)
+        body = value.text.encode()
+        if len(body) <= self.house.baseline.big_value:
+            made = change(base, usage=spent, result=value.text, anchors=value.anchors)
+            return made, ()
+        digest, preview = self.big(value.text)
+        made = change(
+            base, usage=spent, result=preview, blob=digest, anchors=value.anchors
+        )
+        return made, (body,)
+
+    def big(self, text: str) -> tuple[str, str]:
+        """The digest of a result too big for a record, and what stands in its place."""
+        digest = blob_digest(text.encode())
+        note = f"\n(cut: the whole result has {len(text)} characters, SHA-256 {digest})"
+        return digest, text[:PREVIEW] + note
+
+    def _cut_off(self, entry: Entry) -> None:
+        self.append(
+            EffectRecorded(
+                op=entry.op,
+                attempt=entry.attempt,
+                status="unknown",
+                by="recovery",
+                error="the process or its worker ended before an outcome was recorded",
+            )
+        )
+        self.resolver.worker_ended(entry.op)
+        message = Hold(op=entry.op, attempt=entry.attempt)
+        self.house.address(account(self.task)).tell(message)
+
+    def decide(self, entry: Entry) -> None:
+        """Go on with an attempt from where its record stands."""
+        match entry.status:
+            case "completed" | "failed":
+                book = None if entry.usage else "none"
+                self.settle(entry, book, entry.usage)
+            case "unknown":
+                hold = Hold(op=entry.op, attempt=entry.attempt)
+                self.house.address(account(self.task)).tell(hold)
+                self.resolver.resolve(entry)
+
+    def settle(self, entry: Entry, book: Any, amounts: Any) -> None:
+        """Have the account settle an attempt; the answer lets the task know."""
+        message = Settle(
+            op=entry.op,
+            attempt=entry.attempt,
+            book=book,
+            amounts=amounts,
+            reply_to=self.address,
+        )
+        key = ("settle", entry.op, entry.attempt)
+        self.requests.send(key, self.house.address(account(self.task)), message)
+
+    def _settled(self, op: int, attempt: int) -> None:
+        if not self.requests.answered(("settle", op, attempt)):
+            return
+        entry = self.state.entries.get(op)
+        if entry is None or entry.attempt != attempt:
+            return
+        hit("effect.settled", entry.name)
+        again = entry.cut_off and (
+            entry.status == "unknown"
+            or (entry.by == "probe" and entry.status == "failed")
+        )
+        self.answer(entry, again=again or self.resolver.may_repeat(entry))
+
+    def answer(self, entry: Entry, *, again: bool = False, ask: bool = False) -> None:
+        """Tell the task how an attempt stands, where the task wants to know."""
+        wanted = self.wanted.get(entry.op)
+        if wanted is None or wanted.attempt != entry.attempt:
+            return
+        status = entry.status
+        assert status != "pending"
+        replied = Replied(
+            op=entry.op,
+            attempt=entry.attempt,
+            status=status,
+            result=entry.result,
+            error=entry.error,
+            anchors=entry.anchors,
+            by=entry.by,
+        )
+        wanted.reply_to.tell(Performed(outcome=replied, again=again, ask=ask))
+
+    # ── recovery ─────────────────────────────────────────────────────────────────
+
+    def _verify(self, wanted: Perform) -> None:
+        entry = self.state.entries.get(wanted.op)
+        self.wanted[wanted.op] = wanted
+        if entry is None or entry.attempt < wanted.attempt:
+            decided: Any = "not_run"
+        elif entry.status == "pending":
+            decided = "running"
+        else:
+            self.decide(entry)
+            return
+        message = Verified(op=wanted.op, attempt=wanted.attempt, decided=decided)
+        wanted.reply_to.tell(message)

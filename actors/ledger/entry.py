@@ -1,0 +1,142 @@
+"""The ledger's state, pure: entries of the current step, and how they came to stand.
+
+A closed entry leaves the state when its step ends or when 128 newer reads and model
+calls stand in it; the record itself stays in the stream for good.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+import msgspec
+
+from ..context.measure import canonical
+from ..events import Amounts, EffectProbed, EffectRecorded, EffectRegistered, Event
+
+__all__ = [
+    "Entry",
+    "LedgerState",
+    "apply",
+    "effect_key",
+    "find_same",
+    "request_id",
+]
+
+KEPT = 128  # closed reads and model calls of the running step
+KEY_VERSION = 1  # of the canonical encoding below, for ever
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation's newest attempt."""
+
+    op: int
+    attempt: int
+    step: str
+    kind: Literal["model", "tool"]
+    name: str
+    effect: Literal["read", "idempotent", "once"]
+    key: str
+    request_id: str
+    arguments: str
+    not_after: float
+    call_id: str = ""
+    parent: int = 0
+    reused: int | None = None
+    status: Literal["pending", "completed", "failed", "unknown"] = "pending"
+    by: str = ""
+    result: str = ""
+    blob: str = ""
+    error: str = ""
+    usage: Amounts = msgspec.field(default_factory=dict)
+    anchors: dict[str, str] = msgspec.field(default_factory=dict)
+    probes: int = 0
+    cut_off: bool = False  # by a crash, not by its own deadline
+
+    @property
+    def open(self) -> bool:
+        """Neither completed nor failed."""
+        return self.status in ("pending", "unknown")
+
+
+class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries by operation, oldest first."""
+
+    version: int = 0
+    step: str = ""
+    entries: dict[int, Entry] = msgspec.field(default_factory=dict)
+
+
+def effect_key(task: str, step: str, tool: str, arguments: str, occurrence: int) -> str:
+    """Name an effect: task, step, tool, canonical arguments, occurrence (B37).
+
+    `arguments` is canonical JSON text. Numbers compare as JSON writes them: 1 and 1.0
+    are different arguments.
+    """
+    text = canonical([KEY_VERSION, task, step, tool, arguments, occurrence])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def request_id(key: str) -> str:
+    """The idempotency key that is passed through to the outside (B38)."""
+    return f"perdure-{key}"
+
+
+def find_same(state: LedgerState, key: str, op: int) -> Entry | None:
+    """The newest other entry of the same effect, if the step holds one."""
+    found = [
+        entry for entry in state.entries.values() if entry.key == key and entry.op != op
+    ]
+    return found[-1] if found else None
+
+
+def apply(state: LedgerState, event: Event) -> LedgerState:
+    """Fold one event of the ledger's stream."""
+    version = state.version + 1
+    match event:
+        case EffectRegistered():
+            fields = {
+                name: getattr(event, name)
+                for name in EffectRegistered.__struct_fields__
+            }
+            entries = {**_kept(state, event.step), event.op: Entry(**fields)}
+            return LedgerState(version=version, step=event.step, entries=entries)
+        case EffectRecorded():
+            return _changed(
+                state,
+                version,
+                event.op,
+                status=event.status,
+                by=event.by,
+                result=event.result,
+                blob=event.blob,
+                error=event.error,
+                usage=event.usage,
+                anchors=event.anchors,
+                cut_off=state.entries[event.op].cut_off or event.by == "recovery",
+            )
+        case EffectProbed():
+            probes = state.entries[event.op].probes + 1
+            return _changed(state, version, event.op, probes=probes)
+    raise TypeError(f"{type(event).__name__} does not belong to a ledger")
+
+
+def _changed(
+    state: LedgerState, version: int, op: int, **fields: object
+) -> LedgerState:
+    entry = msgspec.structs.replace(state.entries[op], **fields)
+    return msgspec.structs.replace(
+        state, version=version, entries={**state.entries, op: entry}
+    )
+
+
+def _kept(state: LedgerState, step: str) -> dict[int, Entry]:
+    if step != state.step:
+        return {op: entry for op, entry in state.entries.items() if entry.open}
+    passing = [
+        op
+        for op, entry in state.entries.items()
+        if not entry.open and entry.effect == "read"
+    ]
+    gone = set(passing[: max(0, len(passing) - KEPT + 1)])
+    return {op: entry for op, entry in state.entries.items() if op not in gone}

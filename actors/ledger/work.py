@@ -1,0 +1,195 @@
+"""What the ledger hands to the executor: tools, models and probes as work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ..agent import Agent
+from ..context.measure import canonical
+from ..events import Amounts
+from ..executor.executor import Outcome, Work
+from ..model import ModelReply, ModelRequest, Usage
+from ..tool import Effect, Tool, ToolContext
+from .entry import Entry
+
+__all__ = [
+    "Answered",
+    "Returned",
+    "as_text",
+    "model_work",
+    "probe_work",
+    "tokens",
+    "tool_work",
+    "usage_of",
+    "used",
+]
+
+RESULT_LIMIT = 262_144  # characters; more is cut, and the text says so
+CHARACTERS_A_TOKEN = 3  # a cautious estimate where nobody counts tokens
+
+
+class Returned(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool gave back: text for the model, and variables to keep visible."""
+
+    text: str
+    anchors: dict[str, str]
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model gave back: its reply as JSON text, and what the call used."""
+
+    text: str
+    usage: Usage
+
+
+def tool_work(
+    tool: Tool,
+    values: dict[str, Any],
+    context: ToolContext,
+    *,
+    key: tuple[str, str],
+    timeout: float,
+    allowed: Callable[[], bool],
+    deliver: Callable[[Outcome], None],
+) -> Work:
+    """One call of a tool; its result is made text where it ran."""
+
+    def returned(value: Any) -> Returned:
+        return Returned(text=as_text(value), anchors=dict(context.anchors))
+
+    async def call_async() -> Returned:
+        return returned(await tool.invoke(values, context))
+
+    def call() -> Returned:
+        return returned(tool.invoke(values, context))
+
+    return Work(
+        key=key,
+        name=tool.name,
+        effect=tool.effect,
+        call=call_async if tool.is_async else call,
+        coroutine=tool.is_async,
+        timeout=timeout,
+        not_after=context.deadline,
+        allowed=allowed,
+        deliver=deliver,
+        kept=True,
+    )
+
+
+def model_work(
+    agent: Agent,
+    request: ModelRequest,
+    *,
+    key: tuple[str, str],
+    not_after: float,
+    allowed: Callable[[], bool],
+    deliver: Callable[[Outcome], None],
+) -> Work:
+    """One model call."""
+
+    async def call() -> Answered:
+        reply = await agent.model.complete(request)
+        if not isinstance(reply, ModelReply):
+            raise TypeError(f"the model answered {type(reply).__name__}, no ModelReply")
+        text = msgspec.json.encode(reply).decode()
+        if len(text) > RESULT_LIMIT:
+            raise ValueError(f"the model answered {len(text)} characters of JSON")
+        return Answered(text=text, usage=usage_of(request, reply))
+
+    return Work(
+        key=key,
+        name="model",
+        effect="read",
+        call=call,
+        coroutine=True,
+        timeout=request.timeout,
+        not_after=not_after,
+        allowed=allowed,
+        deliver=deliver,
+        kept=True,
+    )
+
+
+def probe_work(
+    tool: Tool,
+    task: str,
+    entry: Entry,
+    values: dict[str, Any],
+    *,
+    timeout: float,
+    now: float,
+    deliver: Callable[[Outcome], None],
+) -> Work:
+    """One question to the world: did this effect happen?"""
+    probe = tool.probe
+    assert probe is not None
+    effect = Effect(
+        task=task,
+        op=entry.op,
+        attempt=entry.attempt,
+        tool=tool.name,
+        arguments=values,
+        request_id=entry.request_id,
+    )
+    return Work(
+        key=(task, f"probe {entry.op}#{entry.attempt}"),
+        name=tool.name,
+        effect="read",
+        call=lambda: probe(effect),
+        timeout=timeout,
+        not_after=now + timeout,
+        deliver=deliver,
+    )
+
+
+def as_text(value: Any) -> str:
+    """A tool's result as the text a model sees; what cannot be text says so."""
+    if value is None:
+        text = "null"
+    elif isinstance(value, str):
+        text = value
+    else:
+        try:
+            text = canonical(msgspec.to_builtins(value))
+        except (TypeError, ValueError) as error:
+            text = f"(done; the result cannot be shown as JSON: {error})"
+    text = text.encode("utf-8", "replace").decode()
+    if len(text) > RESULT_LIMIT:
+        text = f"{text[:RESULT_LIMIT]}\n(cut: the result had {len(text)} characters)"
+    return text
+
+
+def usage_of(request: ModelRequest, reply: ModelReply) -> Usage:
+    """What a call used: as reported, or estimated from characters and marked so."""
+    usage = reply.usage
+    text = reply.content or ""
+    if usage is not None and (usage.input_tokens or usage.output_tokens or not text):
+        return usage
+    written = len(text) + sum(len(call.arguments) for call in reply.tool_calls)
+    return Usage(
+        input_tokens=tokens(canonical([request.messages, request.tools])),
+        output_tokens=-(-written // CHARACTERS_A_TOKEN),
+        source="estimated",
+    )
+
+
+def tokens(text: str) -> int:
+    """Estimate tokens from above: a third of the bytes, so that CJK counts whole."""
+    return -(-len(text.encode("utf-8", "surrogatepass")) // CHARACTERS_A_TOKEN)
+
+
+def used(kind: str, name: str, seconds: float, usage: Usage | None = None) -> Amounts:
+    """The amounts of one attempt that ran."""
+    spent: Amounts = {"milliseconds": round(seconds * 1000)}
+    if kind == "tool":
+        return {**spent, "tool_calls": 1, f"tool:{name}": 1}
+    spent["model_calls"] = 1
+    if usage is not None:
+        spent["input_tokens"] = usage.input_tokens
+        spent["output_tokens"] = usage.output_tokens
+        spent["tokens"] = usage.input_tokens + usage.output_tokens
+    return spent

@@ -1,0 +1,54 @@
+"""The names of actors, and of the spaces that rows stand in."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ADMISSION",
+    "JOURNAL",
+    "KEYS",
+    "POOL",
+    "ROOT",
+    "SERVICES",
+    "TASKS",
+    "TASK_ROWS",
+    "account",
+    "context",
+    "family",
+    "ledger",
+    "task",
+]
+
+ROOT = "root"
+JOURNAL = "journal"
+SERVICES = "services"
+POOL = "services/pool"
+ADMISSION = "services/admission"
+TASKS = "tasks"
+
+TASK_ROWS = "task"  # one row a task: what `perdure ps` shows
+KEYS = "key"  # the caller's key of a submission -> the task's id
+
+
+def family(task_id: str) -> str:
+    """The supervisor of a task's four actors."""
+    return f"task/{task_id}"
+
+
+def ledger(task_id: str) -> str:
+    """The task's ledger."""
+    return f"task/{task_id}/ledger"
+
+
+def account(task_id: str) -> str:
+    """The task's account."""
+    return f"task/{task_id}/account"
+
+
+def context(task_id: str) -> str:
+    """The task's context builder."""
+    return f"task/{task_id}/context"
+
+
+def task(task_id: str) -> str:
+    """The task itself."""
+    return f"task/{task_id}/task"

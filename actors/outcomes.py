@@ -1,0 +1,70 @@
+"""How an operation that raised ended: surely not done, or in doubt.
+
+An operation that returned is `completed`. One that raised is `failed` only where the
+exception proves that nothing happened outside; everything else is `unknown`, and
+unknown is a state that a probe, a repeat or a person decides, not an error.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from .tool import EffectClass
+
+__all__ = ["NotSent", "Outcome", "ServiceTrouble", "classify", "surely_not_sent"]
+
+Outcome: TypeAlias = Literal["failed", "unknown"]
+
+TOO_MANY_REQUESTS = 429  # HTTP status: the request was turned away unread
+
+
+class NotSent(Exception):
+    """Nothing happened outside: raise it only where that is sure.
+
+    A refused connection, an argument that was refused, an answer that says "no".
+    The call may be tried again, whatever its effect class.
+    """
+
+
+class ServiceTrouble(Exception):
+    """The service answered with an error: overload, or a fault of its own.
+
+    Args:
+        message: What the service said, bounded and without secrets.
+        status: Its status code (HTTP: 429, 5xx; 200 for an answer that is none).
+        retry_after: Seconds it asked us to wait, if it did.
+    """
+
+    def __init__(
+        self, message: str, *, status: int, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+
+def classify(error: BaseException, effect: EffectClass) -> Outcome:
+    """Decide what an exception says about an operation that had been started.
+
+    `failed` means surely not done (or, for what changes nothing or bears repeating,
+    ended with an error); `unknown` means that it may have happened. A `once` effect
+    fails only on proof: an exception of no known kind may have come after the act.
+    """
+    match error:
+        case NotSent() | ConnectionRefusedError() | socket.gaierror():
+            return "failed"
+        case ServiceTrouble(status=status) if status == TOO_MANY_REQUESTS:
+            return "failed"
+        case TimeoutError() | ConnectionError():
+            return "unknown"
+        case Exception():
+            return "unknown" if effect == "once" else "failed"
+        case _:
+            return "unknown"
+
+
+def surely_not_sent(error: BaseException) -> bool:
+    """Tell whether nothing left this process: such an attempt costs nothing."""
+    return isinstance(error, NotSent | ConnectionRefusedError | socket.gaierror)

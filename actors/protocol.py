@@ -1,0 +1,361 @@
+"""The messages between the actors, and from outside to them.
+
+Every request is idempotent by its operation id and carries `reply_to`; whoever asks
+sends it again on `Up` of the other side. A `Promise` is for callers outside.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ..supervision.address import Address
+from ..supervision.promise import Promise
+from .budget.account import Books, Refusal
+from .context.layers import Block, Window
+from .context.render import TaskView
+from .events import Amounts, TaskSubmitted
+from .ledger.entry import Entry
+from .model import ModelRequest
+
+__all__ = [
+    "Allocate",
+    "Allocated",
+    "Assemble",
+    "Built",
+    "Cancel",
+    "CloseAccount",
+    "Closed",
+    "Drain",
+    "Enlarge",
+    "FetchGrants",
+    "GrantBack",
+    "Grants",
+    "Hold",
+    "Order",
+    "Pause",
+    "Perform",
+    "Performed",
+    "Progressed",
+    "Recall",
+    "Recalled",
+    "Remember",
+    "Replied",
+    "Reserve",
+    "ReserveReply",
+    "Reset",
+    "Resume",
+    "ReturnGrant",
+    "Settle",
+    "SettleReply",
+    "Statement",
+    "StatementReply",
+    "Stopped",
+    "Submit",
+    "Verified",
+    "Verify",
+]
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """The base of all messages."""
+
+
+# ── from outside to admission ────────────────────────────────────────────────────
+
+
+class Submit(Message, frozen=True, kw_only=True):
+    """Queue a task. Answered with its id once it is durable."""
+
+    task: TaskSubmitted
+    promise: Promise
+
+
+class Resume(Message, frozen=True, kw_only=True):
+    """Let a paused or parked task go on. Answered with True where one waited."""
+
+    task: str
+    by: str
+    promise: Promise
+
+
+class Pause(Message, frozen=True, kw_only=True):
+    """Stop a task after the operations in flight. Answered once it is asked."""
+
+    task: str
+    by: str
+    promise: Promise
+
+
+class Cancel(Message, frozen=True, kw_only=True):
+    """End a task after the operations in flight. Answered once it is asked."""
+
+    task: str
+    by: str
+    promise: Promise
+
+
+class Drain(Message, frozen=True, kw_only=True):
+    """Start nothing more, record what runs. Answered when nothing runs."""
+
+    promise: Promise
+
+
+# ── admission, pool and the task's family ────────────────────────────────────────
+
+
+class Order(Message, frozen=True, kw_only=True):
+    """What admission wants of a running task."""
+
+    what: Literal["pause", "cancel", "drain"]
+    by: str
+
+
+class Progressed(Message, frozen=True, kw_only=True):
+    """The task got further since its last recovery."""
+
+    task: str
+
+
+class Stopped(Message, frozen=True, kw_only=True):
+    """The task's actors are about to end: it ended, waits, or drained."""
+
+    task: str
+    how: Literal["ended", "waiting", "drained"]
+    status: str
+
+
+class Allocate(Message, frozen=True, kw_only=True):
+    """A first grant for a task, from the pool; idempotent by task."""
+
+    task: str
+    amounts: Amounts
+    reply_to: Address
+
+
+class Allocated(Message, frozen=True, kw_only=True):
+    """The grant is durable, or the pool refused it."""
+
+    task: str
+    refusal: str | None
+
+
+class Enlarge(Message, frozen=True, kw_only=True):
+    """One more grant for a task that already has one."""
+
+    task: str
+    amounts: Amounts
+    promise: Promise
+
+
+class FetchGrants(Message, frozen=True, kw_only=True):
+    """Which grants does the pool hold for the task?"""
+
+    task: str
+    reply_to: Address
+
+
+class Grants(Message, frozen=True, kw_only=True):
+    """Grants of a task by id, oldest first."""
+
+    task: str
+    grants: dict[str, Amounts]
+
+
+class ReturnGrant(Message, frozen=True, kw_only=True):
+    """A closed account gives back what it has left; idempotent by task."""
+
+    task: str
+    amounts: Amounts
+    reply_to: Address
+
+
+class GrantBack(Message, frozen=True, kw_only=True):
+    """The pool has it back."""
+
+    task: str
+
+
+# ── task ↔ context ───────────────────────────────────────────────────────────────
+
+
+class Reset(Message, frozen=True, kw_only=True):
+    """Forget all scratch blocks: a step starts, or a recovery rebuilds."""
+
+
+class Remember(Message, frozen=True, kw_only=True):
+    """One more scratch block."""
+
+    block: Block
+
+
+class Assemble(Message, frozen=True, kw_only=True):
+    """Build the request of a model call from layers, fitted and validated."""
+
+    op: int
+    attempt: int
+    view: TaskView
+    recovery: bool
+    window: Window
+    reply_to: Address
+
+
+class Built(Message, frozen=True, kw_only=True):
+    """The request, or why none can be built."""
+
+    op: int
+    attempt: int
+    request: ModelRequest | None
+    digest: str
+    window: Window
+    blocks: tuple[tuple[int, int], ...]
+    characters: int
+    error: str
+
+
+# ── task, ledger ↔ account ───────────────────────────────────────────────────────
+
+
+class Reserve(Message, frozen=True, kw_only=True):
+    """Set the estimate of an attempt aside."""
+
+    op: int
+    attempt: int
+    book: Literal["spent", "recovery"]
+    amounts: Amounts
+    reply_to: Address
+
+
+class ReserveReply(Message, frozen=True, kw_only=True):
+    """Set aside, or refused."""
+
+    op: int
+    attempt: int
+    refusal: Refusal | None
+
+
+class Settle(Message, frozen=True, kw_only=True):
+    """Replace the reservation by what was used.
+
+    `amounts` None takes the reservation itself; `book` None the one it was made for.
+    """
+
+    op: int
+    attempt: int
+    book: Literal["unknown", "none"] | None
+    amounts: Amounts | None
+    reply_to: Address
+
+
+class SettleReply(Message, frozen=True, kw_only=True):
+    """The attempt is settled."""
+
+    op: int
+    attempt: int
+
+
+class Hold(Message, frozen=True, kw_only=True):
+    """The outcome is unknown: keep the reservation charged until it is decided."""
+
+    op: int
+    attempt: int
+
+
+class Statement(Message, frozen=True, kw_only=True):
+    """What do the books say?"""
+
+    reply_to: Address
+
+
+class StatementReply(Message, frozen=True, kw_only=True):
+    """The books, and what is left by dimension."""
+
+    books: Books
+    left: Amounts
+
+
+class CloseAccount(Message, frozen=True, kw_only=True):
+    """Close the books and give back what is left."""
+
+    reply_to: Address
+
+
+class Closed(Message, frozen=True, kw_only=True):
+    """The account is closed and the pool has its money back."""
+
+    books: Books
+
+
+# ── task ↔ ledger ────────────────────────────────────────────────────────────────
+
+
+class Perform(Message, frozen=True, kw_only=True):
+    """Register an attempt, run it, record it, settle it; idempotent by op#attempt."""
+
+    op: int
+    attempt: int
+    step: str
+    kind: Literal["model", "tool"]
+    name: str
+    arguments: str
+    occurrence: int
+    call_id: str
+    parent: int
+    request: ModelRequest | None
+    reply_to: Address
+
+
+class Replied(Message, frozen=True, kw_only=True):
+    """An outcome as the task hears of it."""
+
+    op: int
+    attempt: int
+    status: Literal["completed", "failed", "unknown"]
+    result: str
+    error: str
+    anchors: dict[str, str]
+    by: str
+
+
+class Performed(Message, frozen=True, kw_only=True):
+    """An attempt is recorded and settled.
+
+    `again`: safe to make one more attempt (it surely did not run, or repeating is
+    harmless). `ask`: unknown, and only a person can say.
+    """
+
+    outcome: Replied
+    again: bool = False
+    ask: bool = False
+
+
+class Verify(Message, frozen=True, kw_only=True):
+    """Decide these open attempts (recovery, step 3)."""
+
+    attempts: tuple[Perform, ...]
+    reply_to: Address
+
+
+class Verified(Message, frozen=True, kw_only=True):
+    """An open attempt that has no outcome yet: it never ran, or it still runs here.
+
+    Every other open attempt is answered with `Performed`.
+    """
+
+    op: int
+    attempt: int
+    decided: Literal["not_run", "running"]
+
+
+class Recall(Message, frozen=True, kw_only=True):
+    """What does the record hold of this step?"""
+
+    step: str
+    reply_to: Address
+
+
+class Recalled(Message, frozen=True, kw_only=True):
+    """The recorded operations of the step, oldest first."""
+
+    entries: tuple[Entry, ...]

@@ -1,0 +1,213 @@
+"""What a task does next, from its state alone. Pure: same state, same commands.
+
+The actor carries commands out and is told of the ends by events; a command that is
+already under way is not begun twice, and after a crash all are simply decided again.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from .state import Op, TaskState
+
+__all__ = [
+    "Abandon",
+    "AskModel",
+    "Close",
+    "Command",
+    "Conclude",
+    "Declare",
+    "Drive",
+    "EndStep",
+    "Judge",
+    "JudgeTask",
+    "Rebuild",
+    "StartStep",
+    "StopFor",
+    "VerifyEffects",
+    "decide",
+]
+
+
+FREE = ("pending", "completed")  # statuses that do not hold up the plan
+
+
+class Rebuild(msgspec.Struct, frozen=True, tag=True):
+    """Fetch the record of the running step and make the context anew."""
+
+
+class VerifyEffects(msgspec.Struct, frozen=True, tag=True):
+    """Have every open operation decided by the ledger."""
+
+
+class Declare(msgspec.Struct, frozen=True, tag=True):
+    """Get a recovery declaration, from the model or from the record."""
+
+
+class StartStep(msgspec.Struct, frozen=True, tag=True):
+    """Mark the next step as running."""
+
+    step: str
+    attempt: int
+
+
+class AskModel(msgspec.Struct, frozen=True, tag=True):
+    """Decide on one more iteration of the running step."""
+
+    step: str
+    iteration: int
+
+
+class Drive(msgspec.Struct, frozen=True, tag=True):
+    """Take an open operation's attempt through the door."""
+
+    op: int
+    attempt: int
+
+
+class Abandon(msgspec.Struct, frozen=True, tag=True):
+    """The task is cancelled: let go of an operation that has not been started."""
+
+    op: int
+    attempt: int
+
+
+class Judge(msgspec.Struct, frozen=True, tag=True):
+    """Have acceptance judge the answer of the running step."""
+
+    op: int
+
+
+class JudgeTask(msgspec.Struct, frozen=True, tag=True):
+    """Have acceptance judge the whole task."""
+
+    attempt: int
+
+
+class EndStep(msgspec.Struct, frozen=True, tag=True):
+    """The running step used up what it had; with `again` it is tried once more."""
+
+    step: str
+    status: Literal["limited", "timed_out"]
+    reason: str
+    again: bool
+
+
+class StopFor(msgspec.Struct, frozen=True, tag=True):
+    """Pause: why, and what would end it."""
+
+    reason: str
+    detail: str
+    ends_with: str
+
+
+class Close(msgspec.Struct, frozen=True, tag=True):
+    """Decide the outcome of the task."""
+
+    status: Literal["completed", "failed", "cancelled"]
+    reason: str
+
+
+class Conclude(msgspec.Struct, frozen=True, tag=True):
+    """Close the account and end."""
+
+
+Command: TypeAlias = (
+    Abandon
+    | Rebuild
+    | VerifyEffects
+    | Declare
+    | StartStep
+    | AskModel
+    | Drive
+    | Judge
+    | JudgeTask
+    | EndStep
+    | StopFor
+    | Close
+    | Conclude
+)
+
+
+def decide(
+    state: TaskState, *, now: float, retries: int, declarations: int, judged: bool
+) -> tuple[Command, ...]:
+    """Return the commands that are due, in order; none where the task has ended.
+
+    Args:
+        now: seconds since the epoch; only deadlines look at it.
+        retries: how often the task may try again (a run after the first).
+        declarations: how often a refused declaration may be repeated.
+        judged: the whole task passed acceptance in this incarnation.
+    """
+    if state.submitted is None or state.status in ("completed", "failed", "cancelled"):
+        return ()
+    if state.status == "paused":
+        return ()
+    if state.status == "closing":
+        return (Conclude(),)
+    if state.recovery is not None:
+        return _recover(state, declarations)
+    if state.cancelled_by:
+        return _cancel(state)
+    if opened := _drives(state.open_ops()):
+        return opened
+    if state.task.deadline is not None and now >= state.task.deadline:
+        return (StopFor("deadline", "the task's deadline has passed", "cancel"),)
+    return (_work(state, now, retries, judged),)
+
+
+def _recover(state: TaskState, declarations: int) -> tuple[Command, ...]:
+    recovery = state.recovery
+    assert recovery is not None
+    match recovery.stage:
+        case "loaded":
+            return (Rebuild(),)
+        case "rebuilt":
+            return (VerifyEffects(),)
+    declares = state.ops.get(recovery.declares)
+    if declares is not None and declares.open:
+        return _drives([declares])
+    if state.cancelled_by:
+        return _cancel(state)
+    if recovery.refused > declarations:
+        detail = f"the declaration contradicts the record: {recovery.why}"
+        return (StopFor("recovery_mismatch", detail, "resume"),)
+    return (Declare(),)
+
+
+def _cancel(state: TaskState) -> tuple[Command, ...]:
+    if opened := state.open_ops():
+        return tuple(Abandon(op.op, op.attempt) for op in opened)
+    return (Close("cancelled", f"cancelled by {state.cancelled_by}"),)
+
+
+def _drives(ops: list[Op]) -> tuple[Command, ...]:
+    return tuple(Drive(op.op, op.attempt) for op in ops)
+
+
+def _work(state: TaskState, now: float, retries: int, judged: bool) -> Command:
+    step = state.step
+    if step is None:
+        stuck = [one for one in state.steps if one.status not in FREE]
+        if stuck:
+            detail = f"step {stuck[0].id}: {state.notes[-1] if state.notes else ''}"
+            return StopFor(stuck[0].status, detail, "resume")
+        waiting = [one for one in state.steps if one.status == "pending"]
+        if waiting:
+            return StartStep(waiting[0].id, waiting[0].attempt + 1)
+        if judged:
+            return Close("completed", "every step and the task passed acceptance")
+        return JudgeTask(state.retries)
+    if state.answer:
+        return Judge(state.answer)
+    limit = next(p.max_iterations for p in state.task.steps if p.id == step.id)
+    again = state.retries < retries
+    if step.deadline is not None and now >= step.deadline:
+        return EndStep(step.id, "timed_out", "its time is over", again)
+    if step.iterations >= limit:
+        reason = f"{limit} iterations without an accepted answer"
+        return EndStep(step.id, "limited", reason, again)
+    return AskModel(step.id, step.iterations + 1)

@@ -1,0 +1,190 @@
+"""The task's part for acceptance: the host's functions, run off the dispatcher."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...supervision.faults import hit
+from ..agent import Accept, View
+from ..context.measure import canonical
+from ..events import AnswerRefused, StepEnded
+from ..executor.executor import Outcome, Work
+from .decide import JudgeTask, StopFor
+
+if TYPE_CHECKING:
+    from .actor import Task
+
+__all__ = ["Judged", "Judging"]
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """An acceptance function ended; `op` 0 is the whole task."""
+
+    op: int
+    text: str
+    outcome: Outcome
+
+
+class Judging:
+    """Nothing is complete without acceptance; raising or hanging is never a pass."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def judge_step(self, op: int) -> None:
+        """Have the running step's answer judged, once what it rests on is flushed."""
+        task = self._task
+        step = task.state.step
+        assert step is not None
+        reply = task.operations.replies.get(op)
+        text = (reply.content or "").strip() if reply is not None else ""
+        if not text:
+            self._refuse(op, "the answer was empty")
+            return
+        accept: Accept | None = None
+        if task.agent.plan is not None:
+            found = {one.id: one.accept for one in task.agent.plan.steps}
+            if step.id not in found:
+                self._stopped("acceptance_error", "the agent's plan lost this step")
+                return
+            accept = found[step.id]
+        self._run(op, step.id, text, accept)
+
+    def judge_task(self) -> None:
+        """Have the output of the task judged: its form, then its content."""
+        task = self._task
+        text = task.state.steps[-1].result
+        output = task.agent.output
+        accept = task.agent.accept
+
+        def whole(result: Any, view: Any) -> bool | str:
+            if output is not None:
+                try:
+                    result = msgspec.json.decode(text, type=output)
+                except msgspec.MsgspecError as error:
+                    return f"the output is not a {output.__name__}: {error}"
+            return True if accept is None else accept(result, view)
+
+        self._run(0, "", text, whole)
+
+    def _run(self, op: int, step: str, text: str, accept: Accept | None) -> None:
+        task = self._task
+        rules = task.house.baseline
+        facts = {
+            one.id: parsed(one.result)
+            for one in task.state.steps
+            if one.status == "completed"
+        }
+        view = View(
+            task=task.id,
+            step=step,
+            goal=task.state.task.goal,
+            inputs=task.state.task.inputs,
+            facts=facts,
+        )
+        address = task.address
+
+        def deliver(outcome: Outcome) -> None:
+            address.tell(Judged(op=op, text=text, outcome=outcome))
+
+        number = f"{step}/{op}" if op else f"task/{task.state.version}"
+        work = Work(
+            key=(task.id, f"accept {number}"),
+            name="accept",
+            effect="read",
+            call=lambda: True if accept is None else accept(parsed(text), view),
+            timeout=rules.acceptance_timeout,
+            not_after=task.house.now() + rules.acceptance_timeout,
+            deliver=deliver,
+        )
+        executor = task.house.executor
+        task.when_durable(task.last_seq, lambda: executor.run(work))
+
+    def judged(self, message: Judged) -> None:
+        """Record the verdict."""
+        task = self._task
+        outcome = message.outcome
+        if message.op == 0:
+            self._task_judged(message)
+            return
+        step = task.state.step
+        if step is None or task.state.answer != message.op:
+            return
+        if outcome.status == "unknown" and not outcome.error.startswith("Timeout"):
+            self._stopped("timed_out", outcome.error)
+        elif outcome.status != "completed":
+            self._stopped("acceptance_error", outcome.error)
+        elif outcome.value is True:
+            hit("task.accepted", step.id)
+            task.operations.forget()
+            task.append(
+                StepEnded(
+                    step=step.id,
+                    status="completed",
+                    reason="accepted",
+                    result=canonical(parsed(message.text)),
+                    evidence=(f"op{message.op}",),
+                    op=message.op,
+                )
+            )
+            task.snapshot("step_ended")
+        else:
+            self._refuse(message.op, said(outcome.value))
+
+    def _refuse(self, op: int, why: str) -> None:
+        task = self._task
+        step = task.state.step
+        assert step is not None
+        task.operations.remember_answer(op)
+        task.append(AnswerRefused(op=op, step=step.id, why=why))
+
+    def _stopped(self, status: Any, reason: str) -> None:
+        task = self._task
+        again = task.state.retries < task.house.baseline.task_retries
+        task.end_step(status, f"acceptance: {reason}", again=again)
+
+    def _task_judged(self, message: Judged) -> None:
+        task = self._task
+        if task.state.step is not None or task.state.status != "running":
+            return
+        outcome = message.outcome
+        task.under_way.discard(JudgeTask(task.state.retries))
+        if outcome.status == "completed" and outcome.value is True:
+            task.judged = True
+            return
+        why = said(outcome.value) if outcome.status == "completed" else outcome.error
+        if task.state.retries >= task.house.baseline.task_retries:
+            task.stop_for(StopFor("acceptance", why, "resume"))
+            return
+        last = task.state.steps[-1]
+        task.operations.forget()
+        task.append(
+            StepEnded(
+                step=last.id,
+                status="failed",
+                reason=f"the task was not accepted: {why}",
+                result="",
+                evidence=(),
+                op=task.state.next_op - 1,
+                again=True,
+            )
+        )
+
+
+def said(verdict: Any) -> str:
+    """Why acceptance refused, as text for the model."""
+    if isinstance(verdict, str) and verdict:
+        return verdict[:1_000]
+    if verdict is False:
+        return "acceptance refused it without a reason"
+    return f"acceptance answered {type(verdict).__name__}, not True"
+
+
+def parsed(text: str) -> Any:
+    """JSON where the text is JSON, else the text itself."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text

@@ -1,0 +1,341 @@
+"""The task's part for operations: from a decision through the door and back.
+
+    assemble (model calls) -> reserve -> perform -> observe
+
+Each leg is a request that is safe to send twice; the legs of one operation are told
+apart by its number and attempt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...supervision.faults import hit
+from ..context.layers import Window
+from ..events import (
+    ActionObserved,
+    CallModel,
+    CallTool,
+    DecisionMade,
+    RequestBuilt,
+)
+from ..ledger.entry import Entry
+from ..ledger.work import tokens
+from ..model import ModelReply, ModelRequest
+from ..names import account, context, ledger
+from ..protocol import (
+    Assemble,
+    Built,
+    Perform,
+    Performed,
+    Remember,
+    Replied,
+    Reserve,
+    ReserveReply,
+)
+from .decide import StopFor
+from .recovery import exchange, view_of
+from .state import Op
+
+if TYPE_CHECKING:
+    from .actor import Task
+
+__all__ = ["Operations", "TryAgain"]
+
+RETRY_FIRST = 1.0  # seconds before a failed model call is made again, doubled
+CALLS_LIMIT = 64  # tool calls of one reply that are carried out
+
+
+class TryAgain(msgspec.Struct, frozen=True, kw_only=True):
+    """The pause before the next attempt of a failed model call is over."""
+
+    op: int
+    attempt: int
+
+
+class Operations:
+    """What is under way, and what the running exchange has brought so far."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._requests: dict[int, ModelRequest] = {}
+        self.replies: dict[int, ModelReply] = {}
+        self.results: dict[int, str] = {}
+        self.sent: set[int] = set()
+
+    # ── out ──────────────────────────────────────────────────────────────────────
+
+    def drive(self, op: Op) -> None:
+        """Begin an attempt, after a pause where the last one failed."""
+        if op.tries:
+            wait = RETRY_FIRST * 2 ** (op.tries - 1)
+            self._task.after(wait, TryAgain(op=op.op, attempt=op.attempt))
+        else:
+            self.begin(op)
+
+    def begin(self, op: Op) -> None:
+        """Send the first leg."""
+        if isinstance(op.action, CallModel):
+            self._assemble(op, op.action)
+        else:
+            self._reserve(op, {"tool_calls": 1, f"tool:{op.action.tool}": 1})
+
+    def _assemble(self, op: Op, action: CallModel) -> None:
+        task = self._task
+        message = Assemble(
+            op=op.op,
+            attempt=op.attempt,
+            view=view_of(task.state, task.done_operations),
+            recovery=action.purpose == "declare",
+            window=Window() if action.purpose == "declare" else task.state.window,
+            reply_to=task.address,
+        )
+        to = task.house.address(context(task.id))
+        task.requests.send(("assemble", op.op, op.attempt), to, message)
+
+    def built(self, message: Built) -> None:
+        """The context answered: record the request's digest, then reserve for it."""
+        task = self._task
+        key = ("assemble", message.op, message.attempt)
+        op = task.state.ops.get(message.op)
+        if not task.requests.answered(key) or op is None:
+            return
+        if message.request is None:
+            task.stop_for(StopFor("context", message.error, "resume"), op)
+            return
+        task.append(
+            RequestBuilt(
+                op=op.op,
+                attempt=op.attempt,
+                digest=message.digest,
+                view=task.state.version,
+                facts_until=task.state.facts_until,
+                blocks=message.blocks,
+                window=message.window.start,
+                omitted=message.window.omitted,
+                characters=message.characters,
+                limit=task.house.baseline.request_limit,
+            )
+        )
+        request = message.request
+        self._requests[op.op] = request
+        text = msgspec.json.encode([request.messages, request.tools]).decode()
+        wanted = tokens(text)
+        reply = request.max_output_tokens
+        self._reserve(
+            op,
+            {
+                "model_calls": 1,
+                "input_tokens": wanted,
+                "output_tokens": reply,
+                "tokens": wanted + reply,
+            },
+        )
+
+    def _reserve(self, op: Op, amounts: dict[str, int]) -> None:
+        task = self._task
+        declare = isinstance(op.action, CallModel) and op.action.purpose == "declare"
+        message = Reserve(
+            op=op.op,
+            attempt=op.attempt,
+            book="recovery" if declare else "spent",
+            amounts=amounts,
+            reply_to=task.address,
+        )
+        to = task.house.address(account(task.id))
+        task.requests.send(("reserve", op.op, op.attempt), to, message)
+
+    def reserved(self, message: ReserveReply) -> None:
+        """The account answered: through the door, or pause for money."""
+        task = self._task
+        key = ("reserve", message.op, message.attempt)
+        op = task.state.ops.get(message.op)
+        if not task.requests.answered(key) or op is None:
+            return
+        if message.refusal is not None:
+            task.stop_for(StopFor("budget", str(message.refusal), "extend"), op)
+            return
+        hit("task.reserved", task.subject(op))
+        self.sent.add(op.op)
+        request = self._requests.pop(op.op, None)
+        to = task.house.address(ledger(task.id))
+        key = ("perform", op.op, op.attempt)
+        task.requests.send(key, to, self.perform(op, request))
+
+    def perform(self, op: Op, request: ModelRequest | None) -> Perform:
+        """The message that asks the ledger for an attempt."""
+        action = op.action
+        tool = isinstance(action, CallTool)
+        return Perform(
+            op=op.op,
+            attempt=op.attempt,
+            step=op.step,
+            kind="tool" if tool else "model",
+            name=action.tool if tool else "model",
+            arguments=action.arguments if tool else "",
+            occurrence=op.op,
+            call_id=action.call_id if tool else "",
+            parent=action.parent if tool else 0,
+            request=request,
+            reply_to=self._task.address,
+        )
+
+    # ── back ─────────────────────────────────────────────────────────────────────
+
+    def performed(self, message: Performed) -> None:
+        """Observe an outcome: once, and only of the attempt that is open."""
+        task = self._task
+        outcome = message.outcome
+        op = task.state.ops.get(outcome.op)
+        task.requests.answered(("perform", outcome.op, outcome.attempt))
+        if op is None or not op.open or op.attempt != outcome.attempt:
+            return
+        self.sent.discard(op.op)
+        if message.ask:
+            detail = f"{task.subject(op)} (operation {op.op}) may have happened"
+            task.stop_for(StopFor("unknown_effect", detail, "resolve"), op)
+        elif message.again:
+            self._append_again(op, outcome, retry=False)
+        elif isinstance(op.action, CallTool):
+            self._observe_tool(op, op.action, outcome)
+        elif outcome.status == "completed":
+            self._observe_reply(op, op.action, outcome)
+        else:
+            self._observe_trouble(op, outcome)
+
+    def _append_again(self, op: Op, outcome: Replied, *, retry: bool) -> None:
+        self._task.append(
+            ActionObserved(
+                op=op.op,
+                attempt=op.attempt,
+                status=outcome.status,
+                again=True,
+                retry=retry,
+                reason=outcome.error,
+            )
+        )
+
+    def _observe_trouble(self, op: Op, outcome: Replied) -> None:
+        """A model call failed: try again within the limit, then pause (K26)."""
+        task = self._task
+        enough = op.tries >= task.house.baseline.model_retries
+        self._append_again(op, outcome, retry=not enough)
+        if enough:
+            task.stop_for(StopFor("service", outcome.error, "resume"), op)
+
+    def _observe_tool(self, op: Op, action: CallTool, outcome: Replied) -> None:
+        self.results[op.op] = _told(outcome)
+        failed = outcome.status != "completed"
+        reason = f"{action.tool}: {outcome.error}" if failed else ""
+        self._task.append(
+            ActionObserved(
+                op=op.op,
+                attempt=op.attempt,
+                status=outcome.status,
+                reason=reason,
+                anchors=outcome.anchors,
+            )
+        )
+        hit("task.observed", action.tool)
+        self._remember_exchange(action.parent)
+
+    def _observe_reply(self, op: Op, action: CallModel, outcome: Replied) -> None:
+        task = self._task
+        reply = self.hold(op.op, outcome.result)
+        if action.purpose == "declare":
+            reply = msgspec.structs.replace(reply, tool_calls=())
+        calls = reply.tool_calls[:CALLS_LIMIT]
+        first = task.state.next_op
+        observed = ActionObserved(
+            op=op.op, attempt=op.attempt, status="completed", calls=len(calls)
+        )
+        decided = [
+            DecisionMade(
+                op=first + place,
+                step=op.step,
+                action=CallTool(
+                    tool=call.name,
+                    arguments=call.arguments,
+                    call_id=call.id,
+                    parent=op.op,
+                    index=place,
+                ),
+                why=(reply.content or "the model called it")[:500],
+                learned="",
+            )
+            for place, call in enumerate(calls)
+        ]
+        task.append(observed, *decided)
+        hit("task.observed", "model")
+
+    def hold(self, op: int, text: str) -> ModelReply:
+        """Keep a model's reply, decoded, with ids made unique within the task."""
+        reply = msgspec.json.decode(text, type=ModelReply)
+        self.replies[op] = reply
+        return reply
+
+    def recall(self, entries: tuple[Entry, ...], until: int) -> None:
+        """Take back from the record what belongs to the exchange after `until`."""
+        for entry in entries:
+            if entry.kind == "model" and entry.status == "completed":
+                self.hold(entry.op, entry.result)
+            elif entry.kind == "tool" and entry.parent > until and not entry.open:
+                outcome = Replied(
+                    op=entry.op,
+                    attempt=entry.attempt,
+                    status="completed" if entry.status == "completed" else "failed",
+                    result=entry.result,
+                    error=entry.error,
+                    anchors={},
+                    by=entry.by,
+                )
+                self.results[entry.op] = _told(outcome)
+
+    def forget(self) -> None:
+        """A step ended: nothing of its exchanges is needed any more."""
+        self.replies.clear()
+        self.results.clear()
+
+    def _remember_exchange(self, parent: int) -> None:
+        """Once all calls of a reply are observed, put the exchange into scratch."""
+        task = self._task
+        mine = [
+            op
+            for op in task.state.ops.values()
+            if isinstance(op.action, CallTool) and op.action.parent == parent
+        ]
+        if any(op.open for op in mine) or parent <= task.state.facts_until:
+            return
+        reply = self.replies.pop(parent)
+        calls = reply.tool_calls[: len(mine)]
+        results = [
+            (f"{parent}.{place}", self.results.pop(op.op))
+            for place, op in enumerate(mine)
+        ]
+        block = exchange(
+            parent, msgspec.structs.replace(reply, tool_calls=calls), results
+        )
+        task.house.address(context(task.id)).tell(Remember(block=block))
+
+    def remember_answer(self, op: int) -> None:
+        """Put a refused answer into scratch, so that the model sees what it said."""
+        task = self._task
+        reply = self.replies.pop(op, None)
+        if reply is None or not (reply.content or "").strip():
+            return
+        block = exchange(op, reply, [])
+        task.house.address(context(task.id)).tell(Remember(block=block))
+
+
+def _told(outcome: Replied) -> str:
+    """What a model is told of a tool's outcome."""
+    match outcome.status:
+        case "completed":
+            if outcome.by == "record":
+                return f"(from the record: this call was made before)\n{outcome.result}"
+            return outcome.result
+        case "failed":
+            return f"error: {outcome.error}"
+    return f"error: {outcome.error} (the outcome is not known: it may have run)"

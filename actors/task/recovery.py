@@ -1,0 +1,212 @@
+"""Recovery's pure parts: what is confirmed, what comes next, and the declaration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ..context.layers import Block
+from ..context.render import FactView, OperationView, StepView, TaskView
+from ..ledger.entry import Entry
+from ..model import ModelReply
+from .state import TaskState
+
+__all__ = [
+    "Declaration",
+    "check_declaration",
+    "declaration_of",
+    "exchange",
+    "operations",
+    "view_of",
+]
+
+FACT_LIMIT = 4_000  # characters of one result in a request
+FACTS_LIMIT = 8_000  # characters of all operations together
+DECLARATION_FORM = (
+    "The runtime restarted. Before anything else, state where the task stands, as one "
+    'JSON object and nothing more: {"done": [ids of completed steps], "next": "id of '
+    'the step to go on with, or null", "uncertain": ["operations whose outcome is not '
+    'known"]}. Name only what the record confirms.'
+)
+
+
+class Declaration(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent says after a crash: done, next, uncertain (B35, B43)."""
+
+    done: tuple[str, ...]
+    next: str | None
+    uncertain: tuple[str, ...] = ()
+
+
+def declaration_of(state: TaskState) -> Declaration:
+    """The declaration that the record itself would make."""
+    return Declaration(
+        done=tuple(step.id for step in state.steps if step.status == "completed"),
+        next=_next_step(state),
+        uncertain=tuple(f"op{op.op}#{op.attempt}" for op in _unsure(state)),
+    )
+
+
+def check_declaration(state: TaskState, text: str) -> str:
+    """Say what is wrong with a declaration, or nothing where the rules pass it (B80).
+
+    It may not claim a step that the record does not hold as complete, leave out one
+    that it does, go on elsewhere than the record, or be sure of what is not.
+    """
+    try:
+        said = msgspec.json.decode(_json_part(text), type=Declaration)
+    except (msgspec.DecodeError, ValueError) as error:
+        return f"it is not of the form asked for: {error}"
+    record = declaration_of(state)
+    claimed = set(said.done) - set(record.done)
+    forgotten = set(record.done) - set(said.done)
+    if claimed:
+        return f"not complete by the record: {', '.join(sorted(claimed))}"
+    if forgotten:
+        return f"complete by the record, but left out: {', '.join(sorted(forgotten))}"
+    if said.next != record.next:
+        return f"the next step is {record.next!r}, not {said.next!r}"
+    missing = set(record.uncertain) - set(said.uncertain)
+    if missing:
+        return f"not certain by the record: {', '.join(sorted(missing))}"
+    return ""
+
+
+def view_of(state: TaskState, done: Sequence[OperationView]) -> TaskView:
+    """What a model is told of the task: rendered from state, always whole (A37).
+
+    `done` are the operations of the running step that scratch does not show.
+    """
+    task = state.task
+    status = {step.id: step.status for step in state.steps}
+    step = state.step
+    facts = tuple(
+        FactView(
+            name=one.id,
+            value=_bounded_json(one.result),
+            evidence=f"op{one.evidence}",
+            step=one.id,
+        )
+        for one in state.steps
+        if one.status == "completed"
+    )
+    anchors = tuple(
+        FactView(name=name, value=json.dumps(value), evidence="anchor")
+        for name, value in state.anchors.items()
+    )
+    recovery = state.recovery
+    return TaskView(
+        goal=task.goal,
+        constraints=task.constraints,
+        inputs=task.inputs,
+        steps=tuple(
+            StepView(id=p.id, goal=p.goal, done=p.done, status=status[p.id])
+            for p in task.steps
+        ),
+        current=step.id if step else None,
+        facts=facts + anchors,
+        operations=tuple(done),
+        notes=state.notes,
+        uncertain=tuple(f"op{op.op}#{op.attempt}" for op in _unsure(state))
+        if recovery
+        else (),
+        next=DECLARATION_FORM
+        + (f" Refused before: {recovery.why}" if recovery.why else "")
+        if recovery
+        else "",
+    )
+
+
+def operations(entries: Sequence[Entry], until: int) -> tuple[OperationView, ...]:
+    """Finished tool calls of the step, of exchanges up to model call `until`.
+
+    Each result is bounded, and so are all together; the newest are kept whole.
+    """
+    found: list[OperationView] = []
+    room = FACTS_LIMIT
+    for entry in reversed(entries):
+        if entry.kind != "tool" or entry.open or entry.parent > until:
+            continue
+        text = entry.result if entry.status == "completed" else entry.error
+        kept = min(FACT_LIMIT, room)
+        if len(text) > kept:
+            text = f"{text[:kept]} (cut: {len(text)} characters)"
+        room = max(0, room - len(text))
+        found.append(
+            OperationView(
+                tool=entry.name,
+                arguments=entry.arguments if _is_json(entry.arguments) else "{}",
+                outcome=entry.status,
+                result=text,
+                evidence=f"op{entry.op}",
+            )
+        )
+    return tuple(reversed(found))
+
+
+def exchange(op: int, reply: ModelReply, results: Sequence[tuple[str, str]]) -> Block:
+    """The scratch block of a model call: its message and all its tool results.
+
+    `results` are call ids with the texts the model is to see, in order.
+    """
+    message: dict[str, Any] = {"role": "assistant", "content": reply.content}
+    if reply.tool_calls:
+        message["tool_calls"] = [
+            {
+                "id": call_id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call, (call_id, _) in zip(reply.tool_calls, results, strict=True)
+        ]
+    answers = tuple(
+        {"role": "tool", "tool_call_id": call_id, "content": text}
+        for call_id, text in results
+    )
+    return Block(
+        id=op,
+        layer="scratch",
+        origin="model",
+        evidence=f"op{op}",
+        messages=(message, *answers),
+    )
+
+
+def _next_step(state: TaskState) -> str | None:
+    step = state.step
+    if step is not None:
+        return step.id
+    return next((one.id for one in state.steps if one.status != "completed"), None)
+
+
+def _unsure(state: TaskState) -> list[Any]:
+    recovery = state.recovery
+    declares = recovery.declares if recovery is not None else 0
+    return [op for op in state.open_ops() if op.op != declares]
+
+
+def _bounded_json(text: str) -> str:
+    if not text:
+        return "null"
+    if len(text) <= FACT_LIMIT:
+        return text
+    return json.dumps(f"{text[:FACT_LIMIT]} (cut: {len(text)} characters)")
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _json_part(text: str) -> str:
+    """The outermost JSON object in a reply; models like to wrap it."""
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or end < start:
+        raise ValueError("no JSON object in it")
+    return text[start : end + 1]

@@ -1,0 +1,327 @@
+"""The state of a task, and how each event changes it. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ..context.layers import Window
+from ..events import (
+    ActionObserved,
+    AnswerRefused,
+    CallModel,
+    CallTool,
+    CancelRequested,
+    ContextRebuilt,
+    DecisionMade,
+    EffectsVerified,
+    Event,
+    RecoveryDeclared,
+    RecoveryLoaded,
+    RequestBuilt,
+    StepEnded,
+    StepStarted,
+    TaskClosed,
+    TaskClosing,
+    TaskPaused,
+    TaskResumed,
+    TaskSubmitted,
+)
+
+__all__ = ["Op", "PauseState", "Recovery", "StepState", "TaskState", "apply"]
+
+NOTES_KEPT = 8  # refusals and failures that stay visible to the model
+
+
+class Op(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation of the running exchange, or one that is still open."""
+
+    op: int
+    step: str
+    action: CallModel | CallTool
+    attempt: int = 1
+    status: Literal["open", "completed", "failed", "unknown"] = "open"
+    tries: int = 0  # failed attempts of a model call
+
+    @property
+    def open(self) -> bool:
+        """Whether the operation has no final outcome yet."""
+        return self.status == "open"
+
+
+class StepState(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one step is; `result` is the accepted JSON text."""
+
+    id: str
+    status: Literal[
+        "pending",
+        "running",
+        "completed",
+        "failed",
+        "timed_out",
+        "limited",
+        "acceptance_error",
+        "cancelled",
+    ] = "pending"
+    attempt: int = 0
+    iterations: int = 0
+    deadline: float | None = None
+    result: str = ""
+    evidence: int = 0
+
+
+class PauseState(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a task waits, since which epoch, and what would end it."""
+
+    reason: str
+    detail: str
+    ends_with: str
+    epoch: int
+
+
+class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the pipeline of recovery stands; `declares` is its open model call."""
+
+    number: int
+    stage: Literal["loaded", "rebuilt", "verified"] = "loaded"
+    declares: int = 0
+    refused: int = 0
+    why: str = ""
+
+
+class TaskState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a task must know to go on; bounded, however long it has run."""
+
+    version: int = 0
+    submitted: TaskSubmitted | None = None
+    status: Literal[
+        "queued", "running", "paused", "closing", "completed", "failed", "cancelled"
+    ] = "queued"
+    steps: tuple[StepState, ...] = ()
+    next_op: int = 1
+    ops: dict[int, Op] = msgspec.field(default_factory=dict)
+    answer: int = 0  # the model call whose final answer is to be judged
+    window: Window = Window()
+    facts_until: int = 0  # exchanges up to this operation are shown as facts
+    notes: tuple[str, ...] = ()
+    anchors: dict[str, str] = msgspec.field(default_factory=dict)
+    pause: PauseState | None = None
+    cancelled_by: str = ""
+    recovery: Recovery | None = None
+    recoveries: int = 0
+    progressed: bool = True  # since the last recovery began
+    retries: int = 0
+    outcome: TaskClosing | None = None
+
+    @property
+    def step(self) -> StepState | None:
+        """The running step, if one runs."""
+        return next((step for step in self.steps if step.status == "running"), None)
+
+    @property
+    def task(self) -> TaskSubmitted:
+        """The submission; every task begins with it."""
+        assert self.submitted is not None
+        return self.submitted
+
+    def open_ops(self) -> list[Op]:
+        """Operations without a final outcome, oldest first."""
+        return [op for op in self.ops.values() if op.open]
+
+
+def apply(state: TaskState, event: Event) -> TaskState:
+    """Fold one event of the task's stream."""
+    state = msgspec.structs.replace(state, version=state.version + 1)
+    change = msgspec.structs.replace
+    match event:
+        case TaskSubmitted():
+            steps = tuple(StepState(id=step.id) for step in event.steps)
+            return change(state, submitted=event, steps=steps)
+        case StepStarted():
+            return _started(state, event)
+        case DecisionMade():
+            return _decided(state, event)
+        case RequestBuilt():
+            window = Window(start=event.window, omitted=event.omitted)
+            return change(state, window=window)
+        case ActionObserved():
+            return _observed(state, event)
+        case AnswerRefused(why=why):
+            return change(state, answer=0, notes=_noted(state, why))
+        case StepEnded():
+            return _ended(state, event)
+        case TaskPaused():
+            pause = PauseState(
+                reason=event.reason,
+                detail=event.detail,
+                ends_with=event.ends_with,
+                epoch=event.epoch,
+            )
+            return change(state, status="paused", pause=pause)
+        case TaskResumed():
+            return _resumed(state)
+        case CancelRequested(by=by):
+            return change(state, cancelled_by=by, status="running", pause=None)
+        case RecoveryLoaded() | ContextRebuilt() | EffectsVerified():
+            return _recovering(state, event)
+        case RecoveryDeclared():
+            return _declared(state, event)
+        case TaskClosing():
+            return change(state, status="closing", outcome=event)
+        case TaskClosed(status=status):
+            return change(state, status=status)
+    raise TypeError(f"{type(event).__name__} does not belong to a task")
+
+
+def _resumed(state: TaskState) -> TaskState:
+    """Whoever resumes gives every count of retries back."""
+    change = msgspec.structs.replace
+    recovery = state.recovery
+    return change(
+        state,
+        status="running",
+        pause=None,
+        retries=0,
+        ops={n: change(op, tries=0) for n, op in state.ops.items()},
+        steps=tuple(
+            step
+            if step.status in ("pending", "running", "completed")
+            else change(step, status="pending")
+            for step in state.steps
+        ),
+        recovery=None if recovery is None else change(recovery, refused=0),
+    )
+
+
+def _started(state: TaskState, event: StepStarted) -> TaskState:
+    steps = tuple(
+        msgspec.structs.replace(
+            step,
+            status="running",
+            attempt=event.attempt,
+            iterations=0,
+            deadline=event.deadline,
+        )
+        if step.id == event.step
+        else step
+        for step in state.steps
+    )
+    return msgspec.structs.replace(
+        state,
+        status="running",
+        steps=steps,
+        ops={},
+        answer=0,
+        window=Window(),
+        facts_until=state.next_op - 1 if event.attempt == 1 else state.facts_until,
+        progressed=state.progressed or state.recovery is None,
+    )
+
+
+def _decided(state: TaskState, event: DecisionMade) -> TaskState:
+    op = Op(op=event.op, step=event.step, action=event.action)
+    ops = {**state.ops, event.op: op}
+    recovery = state.recovery
+    if isinstance(event.action, CallModel):
+        ops = {n: old for n, old in state.ops.items() if old.open}
+        ops[event.op] = op
+        if event.action.purpose == "declare" and recovery is not None:
+            recovery = msgspec.structs.replace(recovery, declares=event.op)
+    return msgspec.structs.replace(
+        state, ops=ops, next_op=event.op + 1, recovery=recovery
+    )
+
+
+def _observed(state: TaskState, event: ActionObserved) -> TaskState:
+    op = state.ops[event.op]
+    tries = op.tries + (event.status != "completed" and event.retry)
+    if event.again:
+        op = msgspec.structs.replace(op, attempt=event.attempt + 1, tries=tries)
+    else:
+        op = msgspec.structs.replace(op, status=event.status, tries=tries)
+    steps, answer = state.steps, state.answer
+    work = isinstance(op.action, CallModel) and op.action.purpose == "work"
+    if work and event.status == "completed":
+        answer = event.op if event.calls == 0 else 0
+        steps = tuple(
+            msgspec.structs.replace(step, iterations=step.iterations + 1)
+            if step.id == op.step
+            else step
+            for step in steps
+        )
+    notes = state.notes
+    if event.status != "completed" and not event.again and event.reason:
+        notes = _noted(state, event.reason)
+    declare = isinstance(op.action, CallModel) and op.action.purpose == "declare"
+    return msgspec.structs.replace(
+        state,
+        ops={**state.ops, event.op: op},
+        steps=steps,
+        answer=answer,
+        notes=notes,
+        anchors={**state.anchors, **event.anchors},
+        progressed=state.progressed or not (declare or event.again),
+    )
+
+
+def _ended(state: TaskState, event: StepEnded) -> TaskState:
+    steps = tuple(
+        msgspec.structs.replace(
+            step,
+            status="running" if event.again else event.status,
+            iterations=0 if event.again else step.iterations,
+            result=event.result,
+            evidence=event.op,
+        )
+        if step.id == event.step
+        else step
+        for step in state.steps
+    )
+    completed = event.status == "completed"
+    return msgspec.structs.replace(
+        state,
+        steps=steps,
+        ops={},
+        answer=0,
+        window=Window(),
+        facts_until=state.next_op - 1,
+        notes=() if completed else _noted(state, f"{event.step}: {event.reason}"),
+        retries=state.retries + event.again,
+        progressed=state.progressed or completed,
+    )
+
+
+def _recovering(state: TaskState, event: Event) -> TaskState:
+    change = msgspec.structs.replace
+    recovery = state.recovery
+    match event:
+        case RecoveryLoaded(number=number):
+            open_declare = recovery.declares if recovery is not None else 0
+            return change(
+                state,
+                recovery=Recovery(number=number, declares=open_declare),
+                recoveries=number,
+                progressed=False,
+            )
+        case ContextRebuilt(facts_until=until):
+            if recovery is not None:
+                recovery = change(recovery, stage="rebuilt")
+            return change(state, recovery=recovery, window=Window(), facts_until=until)
+        case _:
+            assert recovery is not None
+            return change(state, recovery=change(recovery, stage="verified"))
+
+
+def _declared(state: TaskState, event: RecoveryDeclared) -> TaskState:
+    if event.accepted:
+        return msgspec.structs.replace(state, recovery=None)
+    assert state.recovery is not None
+    recovery = msgspec.structs.replace(
+        state.recovery, declares=0, refused=state.recovery.refused + 1, why=event.why
+    )
+    return msgspec.structs.replace(state, recovery=recovery)
+
+
+def _noted(state: TaskState, note: str) -> tuple[str, ...]:
+    return (*state.notes, note)[-NOTES_KEPT:]

@@ -1,0 +1,263 @@
+"""Tools: plain functions with a declared effect class and a schema."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, overload
+
+import msgspec
+
+from .errors import Misuse
+from .model import ToolSchema
+
+__all__ = [
+    "CannotTell",
+    "DidNotHappen",
+    "Effect",
+    "EffectClass",
+    "Happened",
+    "Tool",
+    "ToolContext",
+    "Verdict",
+    "tool",
+]
+
+EffectClass: TypeAlias = Literal["read", "idempotent", "once"]
+INJECTED = ("ctx", "request_id")
+
+
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
+    """What a probe is told of the effect that it asks the world about."""
+
+    task: str
+    op: int
+    attempt: int
+    tool: str
+    arguments: dict[str, Any]
+    request_id: str
+
+
+class Happened(msgspec.Struct, frozen=True, tag=True):
+    """The effect is out in the world; `result` is what the call would have given."""
+
+    result: Any = None
+
+
+class DidNotHappen(msgspec.Struct, frozen=True, tag=True):
+    """The effect is surely not out in the world."""
+
+
+class CannotTell(msgspec.Struct, frozen=True, tag=True):
+    """The world did not say; the probe is asked again, a bounded number of times."""
+
+    why: str = ""
+
+
+Verdict: TypeAlias = Happened | DidNotHappen | CannotTell
+
+
+class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool that takes `ctx` knows of its own call.
+
+    `request_id` is the idempotency key, `deadline` the wall-clock second after which
+    the runtime no longer waits, `fence` the fencing token ``task:epoch:op``.
+    """
+
+    request_id: str
+    deadline: float
+    fence: str
+    log: Callable[..., None]
+    anchors: dict[str, str]
+
+    def anchor(self, name: str, value: str) -> None:
+        """Keep a variable visible to the model until the task ends (B14)."""
+        self.anchors[name] = value
+
+
+class Tool:
+    """A declared tool. Calling it calls the function, so that it stays testable."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        effect: EffectClass,
+        timeout: float | None,
+        probe: Callable[[Effect], Verdict] | None,
+        settle: float,
+        name: str | None,
+        repeat: bool,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = name or function.__name__
+        self.effect: EffectClass = effect
+        self.timeout = timeout
+        self.probe = probe
+        self.settle = settle
+        self.repeat = repeat
+        self.description = inspect.getdoc(function) or ""
+        self.injected, self.parameters = _parameters(self.name, function)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._check()
+
+    def _check(self) -> None:
+        if self.effect not in ("read", "idempotent", "once"):
+            raise Misuse(
+                f"tool {self.name!r}: effect={self.effect!r} is not one of "
+                "'read', 'idempotent', 'once'; choose one of them"
+            )
+        if self.timeout is not None and not self.timeout > 0:
+            raise Misuse(
+                f"tool {self.name!r}: timeout={self.timeout!r} must be above 0 seconds"
+            )
+        if not self.settle >= 0:
+            raise Misuse(
+                f"tool {self.name!r}: settle={self.settle!r} must be 0 or more seconds"
+            )
+        if self.probe is not None and self.effect == "read":
+            raise Misuse(
+                f"tool {self.name!r}: a read changes nothing, so a probe has nothing "
+                "to find; drop probe= or declare another effect"
+            )
+        if self.repeat and self.effect == "read":
+            raise Misuse(
+                f"tool {self.name!r}: a read runs each time anyway; drop repeat=True"
+            )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name} effect={self.effect}>"
+
+    def schema(self) -> ToolSchema:
+        """The tool as chat models are told of it (JSON Schema of the arguments)."""
+        parameters = msgspec.json.schema(self.parameters)
+        definitions = parameters.get("$defs", {})
+        own = dict(definitions.pop(self.parameters.__name__))
+        own.pop("title", None)
+        if definitions:
+            own["$defs"] = definitions
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": own,
+        }
+        return {"type": "function", "function": function}
+
+    def parse(self, arguments: str) -> dict[str, Any]:
+        """Validate the JSON text a model wrote; raise ValueError that names the field.
+
+        Returns the values by parameter name, defaults filled in.
+        """
+        try:
+            values = msgspec.json.decode(arguments or "{}", type=self.parameters)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"arguments of {self.name}: {error}") from None
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise ValueError(
+                f"arguments of {self.name} are not JSON: {error}"
+            ) from None
+        return {name: getattr(values, name) for name in values.__struct_fields__}
+
+    def invoke(self, values: dict[str, Any], context: ToolContext) -> Any:
+        """Call the function with parsed values and what it asked to be given."""
+        extra: dict[str, Any] = {}
+        if "ctx" in self.injected:
+            extra["ctx"] = context
+        if "request_id" in self.injected:
+            extra["request_id"] = context.request_id
+        return self.function(**values, **extra)
+
+
+def _parameters(
+    name: str, function: Callable[..., Any]
+) -> tuple[frozenset[str], type[msgspec.Struct]]:
+    hints = typing.get_type_hints(function, include_extras=True)
+    injected: set[str] = set()
+    fields: list[Any] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name in INJECTED:
+            injected.add(parameter.name)
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise Misuse(
+                f"tool {name!r}: parameter *{parameter.name} has no schema; "
+                "name each parameter"
+            )
+        if parameter.name not in hints:
+            raise Misuse(
+                f"tool {name!r}: parameter {parameter.name!r} has no type hint; "
+                "add one, the schema is made from it"
+            )
+        if parameter.default is parameter.empty:
+            fields.append((parameter.name, hints[parameter.name]))
+        else:
+            fields.append((parameter.name, hints[parameter.name], parameter.default))
+    struct = msgspec.defstruct(
+        name, fields, kw_only=True, frozen=True, forbid_unknown_fields=True
+    )
+    try:
+        msgspec.json.schema(struct)
+    except TypeError as error:
+        raise Misuse(f"tool {name!r}: no schema for a parameter: {error}") from None
+    return frozenset(injected), struct
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    effect: EffectClass = ...,
+    timeout: float | None = ...,
+    probe: Callable[[Effect], Verdict] | None = ...,
+    settle: float = ...,
+    name: str | None = ...,
+    repeat: bool = ...,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    effect: EffectClass = "once",
+    timeout: float | None = None,
+    probe: Callable[[Effect], Verdict] | None = None,
+    settle: float = 2.0,
+    name: str | None = None,
+    repeat: bool = False,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Declare a function as a tool; say what its repetition would do.
+
+    Args:
+        effect: ``read`` changes nothing and runs each time; ``idempotent`` may be
+            repeated with the same `request_id`; ``once`` (the default) is never
+            repeated on a guess.
+        timeout: seconds the call may take; None takes the baseline's 60.
+        probe: asks the world whether an effect happened; called with an `Effect`,
+            off the dispatcher, only when an outcome is unknown.
+        settle: seconds after the end of a worker before an absence is believed.
+        name: the name models see; the function's own by default.
+        repeat: each equal call within a step is a new occurrence (a build, a test
+            run), not the same effect.
+
+    Raises:
+        Misuse: when the declaration contradicts itself or has no schema.
+    """
+
+    def declare(target: Callable[..., Any]) -> Tool:
+        return Tool(
+            target,
+            effect=effect,
+            timeout=timeout,
+            probe=probe,
+            settle=settle,
+            name=name,
+            repeat=repeat,
+        )
+
+    return declare if function is None else declare(function)

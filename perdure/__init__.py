@@ -1,0 +1,53 @@
+"""perdure: an embeddable runtime that keeps long agent tasks alive."""
+
+from __future__ import annotations
+
+from .actors.agent import Agent, Plan, Step, View
+from .actors.baseline import Baseline
+from .actors.budget.account import Budget
+from .actors.outcomes import NotSent
+from .actors.tool import CannotTell, DidNotHappen, Happened, Tool, ToolContext, tool
+from .errors import (
+    BudgetExhausted,
+    ContextBudgetError,
+    Misuse,
+    PerdureError,
+    RuntimeClosed,
+    RuntimeFailed,
+    StoreBusy,
+    StoreRefused,
+    TaskNotFound,
+    UseAsync,
+)
+from .handle import Handle
+from .result import Result
+from .runtime import Runtime
+
+__all__ = [
+    "Agent",
+    "Baseline",
+    "Budget",
+    "BudgetExhausted",
+    "CannotTell",
+    "ContextBudgetError",
+    "DidNotHappen",
+    "Handle",
+    "Happened",
+    "Misuse",
+    "NotSent",
+    "PerdureError",
+    "Plan",
+    "Result",
+    "Runtime",
+    "RuntimeClosed",
+    "RuntimeFailed",
+    "Step",
+    "StoreBusy",
+    "StoreRefused",
+    "TaskNotFound",
+    "Tool",
+    "ToolContext",
+    "UseAsync",
+    "View",
+    "tool",
+]

@@ -1,0 +1,21 @@
+"""Fit a chat history into a request of bounded size, without a runtime."""
+
+from __future__ import annotations
+
+from .actors.context.budgeted import BudgetedModel
+from .actors.context.demo import demo
+from .actors.context.fit import fit_context
+from .actors.context.measure import canonical, request_characters
+from .actors.context.report import BudgetReport, PreparedContext
+from .actors.errors import ContextBudgetError
+
+__all__ = [
+    "BudgetReport",
+    "BudgetedModel",
+    "ContextBudgetError",
+    "PreparedContext",
+    "canonical",
+    "demo",
+    "fit_context",
+    "request_characters",
+]

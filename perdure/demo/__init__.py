@@ -1,0 +1,1 @@
+"""The demo: one long report job that is killed again and again."""

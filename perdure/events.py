@@ -1,0 +1,78 @@
+"""How records become log events: one name each, and the fields of the record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .actors import events
+from .storage.records import Record
+
+__all__ = ["DOMAIN", "NAMES", "line_of"]
+
+NAMES: dict[str, str] = {
+    "TaskSubmitted": "task.submitted",
+    "StepStarted": "step.started",
+    "DecisionMade": "task.decided",
+    "RequestBuilt": "request.built",
+    "ActionObserved": "action.observed",
+    "AnswerRefused": "answer.refused",
+    "StepEnded": "step.ended",
+    "TaskPaused": "task.paused",
+    "TaskResumed": "task.resumed",
+    "CancelRequested": "task.cancel_requested",
+    "RecoveryBegan": "recovery.began",
+    "RecoveryLoaded": "recovery.loaded",
+    "ContextRebuilt": "context.rebuilt",
+    "EffectsVerified": "recovery.verified",
+    "RecoveryDeclared": "recovery.declared",
+    "ProgressMade": "recovery.progressed",
+    "TaskClosing": "task.closing",
+    "TaskClosed": "task.closed",
+    "EffectRegistered": "effect.registered",
+    "EffectRecorded": "effect.recorded",
+    "EffectProbed": "effect.probed",
+    "GrantTaken": "account.grant_taken",
+    "Reserved": "account.reserved",
+    "Held": "account.held",
+    "Settled": "account.settled",
+    "Alerted": "account.alerted",
+    "AccountClosed": "account.closed",
+    "PoolOpened": "pool.opened",
+    "Granted": "pool.granted",
+    "GrantReturned": "pool.returned",
+    "TaskQueued": "queue.entered",
+    "TaskWoken": "queue.woken",
+    "TaskActivated": "queue.activated",
+    "TaskPassivated": "queue.passivated",
+    "TaskParked": "queue.parked",
+    "TaskLeft": "queue.left",
+}
+
+# Every record's event also says its task ("" for shared streams) and epoch.
+DOMAIN: dict[str, tuple[str, ...]] = {
+    NAMES[kind.__name__]: tuple(
+        dict.fromkeys(("task", "epoch", *kind.__struct_fields__))
+    )
+    for kind in events.EVENTS
+}
+
+
+def line_of(record: Record) -> tuple[str, dict[str, Any]]:
+    """The event name and fields of a flushed record.
+
+    A field that is left out of a record's JSON has its default: it is logged with it.
+    """
+    kind = _KINDS.get(record.type)
+    name = NAMES.get(record.type, "record.unknown")
+    fields: dict[str, Any] = {"at": record.at, "seq": record.seq}
+    fields["task"] = events.task_of(record.stream)
+    fields["epoch"] = record.epoch
+    if kind is None:
+        return name, {**fields, "type": record.type}
+    event = msgspec.json.decode(record.body, type=kind)
+    return name, {**fields, **msgspec.to_builtins(event)}
+
+
+_KINDS = {kind.__name__: kind for kind in events.EVENTS}

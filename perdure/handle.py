@@ -1,0 +1,98 @@
+"""A caller's hold on one task; any number of them may exist, none keeps it alive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from .actors.budget.account import Budget
+from .result import Result
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+__all__ = ["Handle"]
+
+
+class Handle:
+    """One task of a runtime. Blocking calls refuse to run inside an event loop.
+
+    Every call but `wait` returns when what it did is durable.
+    """
+
+    def __init__(self, runtime: Runtime, task: str) -> None:
+        self._runtime = runtime
+        self.id = task
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.id}>"
+
+    @property
+    def status(self) -> str:
+        """The task's status now; reads the store."""
+        return self._runtime.row(self.id).status
+
+    def wait(self, timeout: float | None = None) -> Result:
+        """Wait for the next stop: completed, failed, cancelled, paused or parked.
+
+        Raises TimeoutError after `timeout` seconds, RuntimeFailed or RuntimeClosed when
+        nothing can move the task any more, UseAsync inside an event loop.
+        """
+        self._runtime.refuse_in_loop("wait", "`await handle`")
+        return self._runtime.wait(self.id, timeout)
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        """Wait for the next stop without holding a thread."""
+        return self._runtime.await_stop(self.id).__await__()
+
+    def result(self) -> Result | None:
+        """The result if the task stands at a stop, else None."""
+        return self._runtime.result(self.id)
+
+    def pause(self, by: str = "operator") -> bool:
+        """Stop after the operations in flight; False where it is not running."""
+        self._runtime.refuse_in_loop("pause", "`await handle.apause()`")
+        return self._runtime.pause(self.id, by)
+
+    async def apause(self, by: str = "operator") -> bool:
+        """`pause` for event loops."""
+        return await asyncio.to_thread(self._runtime.pause, self.id, by)
+
+    def resume(self, by: str = "operator") -> bool:
+        """Let a paused or parked task go on; False where none waited.
+
+        Raises TaskNotFound.
+        """
+        self._runtime.refuse_in_loop("resume", "`await handle.aresume()`")
+        return self._runtime.resume(self.id, by)
+
+    async def aresume(self, by: str = "operator") -> bool:
+        """`resume` for event loops."""
+        return await asyncio.to_thread(self._runtime.resume, self.id, by)
+
+    def cancel(self, by: str = "operator", timeout: float | None = None) -> Result:
+        """End the task after the operations in flight; returns how it ended.
+
+        A task that had ended before keeps its result: the answer is the truth, not the
+        wish. Raises TimeoutError after `timeout` seconds; the wish stands all the same.
+        """
+        self._runtime.refuse_in_loop("cancel", "`await handle.acancel()`")
+        return self._runtime.cancel(self.id, by, timeout)
+
+    async def acancel(self, by: str = "operator") -> Result:
+        """`cancel` for event loops."""
+        await asyncio.to_thread(self._runtime.ask_cancel, self.id, by)
+        return await self._runtime.await_stop(self.id, ended=True)
+
+    def extend(self, budget: Budget) -> None:
+        """Add to the limits of the task's budget; a task paused for money goes on.
+
+        Raises Misuse where the pool has not so much, or the task does not limit it.
+        """
+        self._runtime.refuse_in_loop("extend", "`await handle.aextend(...)`")
+        self._runtime.extend(self.id, budget)
+
+    async def aextend(self, budget: Budget) -> None:
+        """`extend` for event loops."""
+        await asyncio.to_thread(self._runtime.extend, self.id, budget)

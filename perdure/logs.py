@@ -1,0 +1,168 @@
+"""The catalogue of log events, and the sinks that a runtime's `log=` may name.
+
+Events are `snake.dotted` names with fields, never sentences. Nothing here touches the
+root logger, configures logging, or writes to stdout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from .actors.errors import Misuse
+from .events import DOMAIN
+from .logfile import FileSink
+from .storage.listeners import EVENTS as WARNED
+from .supervision.events import EVENTS
+
+__all__ = [
+    "CATALOGUE",
+    "COMMON",
+    "LoggerSink",
+    "Sink",
+    "check",
+    "open_sink",
+    "read_log",
+]
+
+COMMON = ("at", "seq")  # any event may carry them; a domain event carries both
+
+FRONT: dict[str, tuple[str, ...]] = {
+    # A tool that takes `ctx` said something.
+    "tool.log": ("task", "op", "tool", "message", "fields"),
+    # A worker ended after its deadline; its outcome moves nothing.
+    "effect.late": ("task", "work", "name", "status"),
+    # A record that this build does not know, of a newer one.
+    "record.unknown": ("task", "epoch", "type"),
+    # `close` did not wait any longer for the operations that still run.
+    "runtime.drain_incomplete": ("running",),
+    "log.stopped": ("path",),  # the disk refused too many lines; they are in the store
+}
+CATALOGUE: dict[str, tuple[str, ...]] = {**EVENTS, **WARNED, **DOMAIN, **FRONT}
+
+ERRORS = frozenset(
+    {
+        "actor.crashed",
+        "callback.failed",
+        "job.failed",
+        "log.stopped",
+        "supervisor.gave_up",
+    }
+)
+WARNINGS = frozenset(
+    {"mailbox.dropped", "message.unexpected", "supervisor.restarting", "turn.slow"}
+)
+
+
+class Sink(Protocol):
+    """Where log events go. Called on any thread; no method raises."""
+
+    def write(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Take one event; what cannot be written now is not lost for a file."""
+
+    def last_seq(self) -> int | None:
+        """Return the `seq` of the newest record in a log that is continued.
+
+        0 where it holds none yet, None where the sink cannot be continued.
+        """
+
+    def close(self) -> None:
+        """Release what the sink holds; later writes are ignored."""
+
+
+def check(event: str, fields: Mapping[str, Any]) -> None:
+    """Raise `ValueError` unless the catalogue lists `event` with exactly `fields`.
+
+    `COMMON` fields may be there or not. For tests: a runtime emits nothing else.
+    """
+    if event not in CATALOGUE:
+        raise ValueError(f"{event!r} is no event of the catalogue")
+    wanted = set(CATALOGUE[event])
+    given = set(fields) - (set(COMMON) - wanted)
+    if given != wanted:
+        missing, extra = sorted(wanted - given), sorted(given - wanted)
+        raise ValueError(f"{event}: missing fields {missing}, unlisted fields {extra}")
+
+
+def level(event: str) -> int:
+    """Return the stdlib level of an event: error, warning or info."""
+    if event in ERRORS:
+        return logging.ERROR
+    return logging.WARNING if event in WARNINGS else logging.INFO
+
+
+class LoggerSink:
+    """Hands events to a structlog logger, or to the stdlib logger `perdure`.
+
+    May miss the events of the last instant before a kill. What the host's handlers
+    raise is dropped: a log must not end a task.
+    """
+
+    def __init__(self, logger: Any, *, structured: bool) -> None:
+        self._logger = logger
+        self._structured = structured
+
+    def write(self, event: str, fields: Mapping[str, Any]) -> None:
+        with contextlib.suppress(Exception):
+            if self._structured:
+                self._logger.log(level(event), event, **fields)
+            elif self._logger.isEnabledFor(level(event)):
+                text = json.dumps(dict(fields), default=str)
+                extra = {"perdure": {"event": event, **fields}}
+                self._logger.log(level(event), "%s %s", event, text, extra=extra)
+
+    def last_seq(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        """Leave the logger open: it is the host's."""
+
+
+def open_sink(log: Any = None) -> Sink:
+    """Return the sink that `log` names.
+
+    Args:
+        log: A path (JSON lines, continued and rotated), a structlog logger, or None
+            for the stdlib logger `perdure`.
+
+    Raises:
+        Misuse: `log` is something else, or the path cannot be written.
+    """
+    if log is None:
+        return LoggerSink(logging.getLogger("perdure"), structured=False)
+    if isinstance(log, str | os.PathLike):
+        path = Path(log)
+        try:
+            return FileSink(path)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise Misuse(
+                f"log={str(path)!r} cannot be written ({reason}): "
+                "give a file in a folder that exists and can be written"
+            ) from error
+    if callable(getattr(log, "bind", None)) and callable(getattr(log, "log", None)):
+        return LoggerSink(log, structured=True)
+    raise Misuse(
+        f"log={log!r} is no log: give a path, a structlog logger, "
+        "or nothing for the stdlib logger 'perdure'"
+    )
+
+
+def read_log(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the events of a log file, oldest first, rotated parts included.
+
+    Lines that a kill or a power cut tore are skipped.
+    """
+    for part in FileSink.parts(path):
+        for line in part.read_bytes().splitlines():
+            with contextlib.suppress(msgspec.DecodeError, ValueError):
+                event = msgspec.json.decode(line)
+                if isinstance(event, dict):
+                    yield event

@@ -144,8 +144,14 @@ class Runtime:
         self._waiters = Waiters(self._dispatcher)
         self._openings = Openings(self._dispatcher)
         self._follow(journal)
-        self._system.spawn(FRONT, lambda: FrontDesk(self._openings, self._root_failed))
-        self._system.spawn(names.ROOT, lambda: Supervisor(root_spec(self._house)))
+        self._system.spawn(
+            FRONT,
+            lambda: FrontDesk(
+                self._openings,
+                lambda: Supervisor(root_spec(self._house)),
+                self._root_failed,
+            ),
+        )
         if self._own_dispatcher:
             atexit.register(self.close)
 

@@ -59,18 +59,26 @@ class FrontDesk(Actor):
 
     Args:
         openings: told of admission.
+        root: makes the tree; started from here, so that no `Up` is missed.
         failed: called once root has given up, with its reason as text.
     """
 
-    def __init__(self, openings: Openings, failed: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        openings: Openings,
+        root: Callable[[], Actor],
+        failed: Callable[[str], None],
+    ) -> None:
         super().__init__()
         self._openings = openings
+        self._root = root
         self._failed = failed
 
     def started(self) -> None:
-        """Begin to watch."""
+        """Begin to watch, then start the tree."""
         self.monitor(self.system.address(ROOT))
         self.monitor(self.system.address(ADMISSION))
+        self.system.spawn(ROOT, self._root)
 
     def receive(self, message: Any) -> None:
         """Pass on what is heard."""

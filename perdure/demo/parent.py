@@ -25,7 +25,7 @@ from .workplace import Workplace
 
 __all__ = ["HITS", "Job", "Missed", "kill_points", "kills_at", "kills_by_seed"]
 
-HITS = 400  # fault points that the scripted job passes at least; a test counts them
+HITS = 800  # fault points the scripted job passes at least; a test counts them
 FIRST_DECISION = "effect.registered"  # hit once the first decision is flushed
 PROGRESS = "effect.recorded"
 IN_VAIN = 3  # kills without progress in a row, then the next one waits for some

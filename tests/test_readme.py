@@ -26,3 +26,15 @@ def test_block_of_the_readme_runs(number: int, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_loop_prints_what_the_readme_says(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", BLOCKS[0]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "completed\n"
+    assert (tmp_path / "note.txt").read_text() == "hello"

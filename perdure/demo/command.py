@@ -78,7 +78,7 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         counted = work.run(plan)
     except parent.Missed as missed:
-        print(f"perdure demo: {missed}", file=sys.stderr)
+        sys.stderr.write(f"perdure demo: {missed}\n")
         return FAILED
     _say(_summary(counted))
     if arguments.json:
@@ -118,7 +118,8 @@ def _summary(counted: dict[str, Any]) -> str:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _count(text: str) -> int:

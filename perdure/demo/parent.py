@@ -129,7 +129,7 @@ class Job:
         )
         path = self.folder / "order.json"
         path.write_bytes(msgspec.json.encode(order))
-        child = subprocess.Popen(
+        child = subprocess.Popen(  # noqa: S603 - our own module, by our own interpreter
             [sys.executable, "-m", "perdure.demo.child", str(path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

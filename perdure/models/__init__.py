@@ -1,8 +1,23 @@
-"""Models that come with perdure: a scripted one, and OpenAI-compatible endpoints."""
+"""Models: a scripted one, OpenAI-compatible endpoints, and what to write your own with.
+
+A model is anything with a ``name`` and ``async complete(request) -> reply``.
+"""
 
 from __future__ import annotations
 
+from ..actors.model import Model, ModelReply, ModelRequest, ToolCall, Usage
+from ..actors.outcomes import NotSent, ServiceTrouble
 from .openai import OpenAIModel
 from .scripted import Scripted
 
-__all__ = ["OpenAIModel", "Scripted"]
+__all__ = [
+    "Model",
+    "ModelReply",
+    "ModelRequest",
+    "NotSent",
+    "OpenAIModel",
+    "Scripted",
+    "ServiceTrouble",
+    "ToolCall",
+    "Usage",
+]

@@ -1,0 +1,172 @@
+"""The exact request of a model call, rendered again from the store alone (A2, A6).
+
+A rendered request is never stored: its event holds a digest, the version of the task
+that it was rendered from, and the exchanges that were in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from .actors.agent import FixedLayer
+from .actors.context.actor import request_blocks
+from .actors.context.layers import Block, Window, assemble
+from .actors.context.render import OperationView
+from .actors.events import (
+    CallModel,
+    ContextRebuilt,
+    Event,
+    RequestBuilt,
+    StepEnded,
+    StepStarted,
+)
+from .actors.ledger import entry as ledger
+from .actors.ledger.entry import Entry, LedgerState
+from .actors.model import Message, ModelReply, ToolSchema
+from .actors.task import state as task_state
+from .actors.task.operations import told
+from .actors.task.recovery import exchange, operations, view_of
+from .actors.task.state import TaskState
+from .errors import Misuse
+from .folds import whole
+from .storage.errors import Undecodable
+from .storage.reader import Reader
+from .storage.records import Record
+
+__all__ = ["Rendered", "render_again"]
+
+
+class Rendered(msgspec.Struct, frozen=True, kw_only=True):
+    """One request as the model got it; `digest` equals the one recorded."""
+
+    op: int
+    attempt: int
+    messages: list[Message]
+    tools: list[ToolSchema]
+    digest: str
+    characters: int
+    limit: int
+
+
+def render_again(reader: Reader, task: str, op: int) -> Rendered:
+    """Render the newest request of model call `op`.
+
+    Raises Misuse where the task has no such request, Undecodable where what is
+    rendered is not what was sent.
+    """
+    stream = whole(reader, f"task/{task}")
+    record, built = _request(stream, task, op)
+    state = _task_at(stream, built.view)
+    entries = _entries_at(reader, task, record.seq)
+    decided = state.ops[op].action
+    assert isinstance(decided, CallModel)
+    recovery = decided.purpose == "declare"
+    view = view_of(state, _facts(reader, stream, task, record, built))
+    layer = _fixed(reader, built)
+    fixed, stable, moving = request_blocks(layer.instructions, view, recovery=recovery)
+    made = assemble(
+        fixed,
+        stable,
+        [] if recovery else _scratch(entries, built),
+        moving,
+        [] if recovery else layer.tools,
+        limit=built.limit,
+        window=Window(start=built.window, omitted=built.omitted),
+    )
+    if made.digest != built.digest:
+        raise Undecodable(
+            f"request {op}#{built.attempt} of task {task}",
+            f"it renders to {made.digest[:16]}, {built.digest[:16]} was sent",
+        )
+    return Rendered(
+        op=op,
+        attempt=built.attempt,
+        messages=made.messages,
+        tools=made.tools,
+        digest=made.digest,
+        characters=made.report.after,
+        limit=built.limit,
+    )
+
+
+def _request(
+    stream: Sequence[tuple[Record, Event]], task: str, op: int
+) -> tuple[Record, RequestBuilt]:
+    found = [
+        (record, event)
+        for record, event in stream
+        if isinstance(event, RequestBuilt) and event.op == op
+    ]
+    if not found:
+        calls = sorted({e.op for _, e in stream if isinstance(e, RequestBuilt)})
+        known = ", ".join(map(str, calls)) or "none yet"
+        raise Misuse(f"task {task} sent no request {op}; its model calls are: {known}")
+    return found[-1]
+
+
+def _task_at(stream: Sequence[tuple[Record, Event]], version: int) -> TaskState:
+    state = TaskState()
+    for record, event in stream:
+        if record.version <= version:
+            state = task_state.apply(state, event)
+    return state
+
+
+def _entries_at(reader: Reader, task: str, seq: int) -> tuple[Entry, ...]:
+    """The ledger's entries as of a place in the log."""
+    state = LedgerState()
+    for record, event in whole(reader, f"task/{task}/ledger"):
+        if record.seq < seq:
+            state = ledger.apply(state, event)
+    return tuple(state.entries.values())
+
+
+def _facts(
+    reader: Reader,
+    stream: Sequence[tuple[Record, Event]],
+    task: str,
+    at: Record,
+    built: RequestBuilt,
+) -> tuple[OperationView, ...]:
+    """The operations that the request showed as facts: those of the last rebuild."""
+    marks = [
+        (record, event)
+        for record, event in stream
+        if record.seq < at.seq
+        and isinstance(event, ContextRebuilt | StepStarted | StepEnded)
+    ]
+    if not marks or not isinstance(marks[-1][1], ContextRebuilt):
+        return ()
+    record = marks[-1][0]
+    step = _task_at(stream, record.version).step
+    entries = _entries_at(reader, task, record.seq)
+    mine = [one for one in entries if step is not None and one.step == step.id]
+    return operations(mine, built.facts_until)
+
+
+def _fixed(reader: Reader, built: RequestBuilt) -> FixedLayer:
+    body = reader.blob(built.fixed)
+    if body is None:
+        raise Undecodable(f"blob {built.fixed}", "it is not in the store")
+    return msgspec.json.decode(body, type=FixedLayer)
+
+
+def _scratch(entries: Sequence[Entry], built: RequestBuilt) -> list[Block]:
+    """The exchanges that were in the request, made as the task made them."""
+    blocks: list[Block] = []
+    for entry in entries:
+        if entry.kind != "model" or entry.status != "completed":
+            continue
+        if not any(first <= entry.op <= last for first, last in built.blocks):
+            continue
+        reply = msgspec.json.decode(entry.result, type=ModelReply)
+        results: list[Any] = [one for one in entries if one.parent == entry.op]
+        texts = [(f"{entry.op}.{n}", told(one)) for n, one in enumerate(results)]
+        calls = reply.tool_calls[: len(texts)]
+        reply = msgspec.structs.replace(reply, tool_calls=calls)
+        if texts or (reply.content or "").strip():
+            blocks.append(exchange(entry.op, reply, texts))
+    return blocks

@@ -14,7 +14,7 @@ from .errors import Misuse
 from .model import Model, ToolSchema
 from .tool import Tool
 
-__all__ = ["Accept", "Agent", "Plan", "Step", "View"]
+__all__ = ["Accept", "Agent", "FixedLayer", "Plan", "Step", "View"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -31,6 +31,17 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     goal: str
     inputs: dict[str, Any]
     facts: dict[str, Any]
+
+
+class FixedLayer(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands at the head of every request of an agent; kept once in the store."""
+
+    instructions: str
+    tools: list[ToolSchema]
+
+    def body(self) -> bytes:
+        """Canonical JSON; its SHA-256 names the layer."""
+        return canonical(msgspec.to_builtins(self)).encode()
 
 
 Accept = Callable[[Any, View], bool | str]
@@ -137,6 +148,7 @@ class Agent:
         self.recovery = recovery
         self.max_rounds = max_rounds
         self._check()
+        self.fixed = FixedLayer(instructions=instructions, tools=self.schemas())
 
     def _check(self) -> None:
         if not isinstance(self.model, Model):

@@ -40,9 +40,9 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True):
 class Durable(Actor, Generic[S]):
     """An event-sourced actor: one stream, one state, one writer.
 
-    A subclass names its state's first value and its fold, and implements `loaded` (once,
-    in the actor's turn) and `handle` (a message after that). Messages that come before
-    the state is loaded are kept in order; only then does the actor count as up.
+    A subclass names its state's first value and its fold, and implements `loaded`
+    (once, in the actor's turn) and `handle` (a message after that). Messages that come
+    before the state is loaded are kept in order; only then does the actor count as up.
     """
 
     ready_when_started = False
@@ -147,8 +147,10 @@ class Durable(Actor, Generic[S]):
             )
         records = self.house.journal.append([(self._lease, drafts), *also])
         hit(f"{self.label}.append.after", type(events[-1]).__name__)
-        for event in events:
-            self.state = self.fold(self.state, event)
+        for record in records[: len(events)]:
+            # Not the events as they were handed in: what is applied is what a later
+            # incarnation will read, to the order of the keys.
+            self.state = self.fold(self.state, self.house.codec.decode(record))
         hit(f"{self.label}.apply.after", type(events[-1]).__name__)
         self.last_seq = records[len(events) - 1].seq
         self._since_snapshot += len(events)

@@ -34,6 +34,7 @@ __all__ = [
     "Held",
     "PoolOpened",
     "ProgressMade",
+    "RecoveriesForgiven",
     "RecoveryBegan",
     "RecoveryDeclared",
     "RecoveryLoaded",
@@ -135,6 +136,7 @@ class RequestBuilt(Event, frozen=True, kw_only=True):
     `view` is the version of this stream that the task's layer was rendered from;
     operations of the step up to `facts_until` stand there as facts. `blocks` are first
     and last ids of the scratch blocks: a block is an exchange, named by its model call.
+    `fixed` is the SHA-256 of the blob that holds instructions and tools.
     """
 
     op: int
@@ -147,6 +149,7 @@ class RequestBuilt(Event, frozen=True, kw_only=True):
     omitted: int
     characters: int
     limit: int
+    fixed: str = ""
 
 
 class ActionObserved(Event, frozen=True, kw_only=True):
@@ -177,7 +180,7 @@ class AnswerRefused(Event, frozen=True, kw_only=True):
 class StepEnded(Event, frozen=True, kw_only=True):
     """A step stopped. Only `completed` passed acceptance; `result` is JSON text.
 
-    With `again` the step is tried once more: its iterations count on.
+    With `again` the step is tried once more, with iterations and time anew.
     """
 
     step: str
@@ -189,6 +192,7 @@ class StepEnded(Event, frozen=True, kw_only=True):
     evidence: tuple[str, ...]
     op: int
     again: bool = False
+    deadline: float | None = None
 
 
 class TaskPaused(Event, frozen=True, kw_only=True):
@@ -201,9 +205,10 @@ class TaskPaused(Event, frozen=True, kw_only=True):
 
 
 class TaskResumed(Event, frozen=True, kw_only=True):
-    """A paused task goes on."""
+    """A paused task goes on; its running step, if one runs, until `deadline`."""
 
     by: str
+    deadline: float | None = None
 
 
 class CancelRequested(Event, frozen=True, kw_only=True):
@@ -264,6 +269,13 @@ class ProgressMade(Event, frozen=True, kw_only=True):
     """The task got further after a recovery: the count of those in vain begins anew."""
 
     task: str
+
+
+class RecoveriesForgiven(Event, frozen=True, kw_only=True):
+    """Somebody had a parked task go on: its recoveries so far are not counted."""
+
+    task: str
+    by: str
 
 
 class RecoveryBegan(Event, frozen=True, kw_only=True):
@@ -477,6 +489,7 @@ EVENTS: tuple[type[Event], ...] = (
     TaskClosed,
     RecoveryBegan,
     ProgressMade,
+    RecoveriesForgiven,
     EffectRegistered,
     EffectRecorded,
     EffectProbed,

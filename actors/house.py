@@ -63,7 +63,11 @@ class House:
         return self._journal
 
     def take_journal(self) -> Journal:
-        """The open journal, for its actor; opens the store where the last one failed."""
+        """The open journal, for its actor; opens the store anew after a failure.
+
+        Raises StorageError where it cannot be opened just now, and where a thread is
+        still inside the failed one; it may be asked again.
+        """
         if self._journal.health().state in ("failed", "closed"):
             self._journal.close(0.0)
             self._journal = self.open_journal()

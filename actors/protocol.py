@@ -150,7 +150,7 @@ class Enlarge(Message, frozen=True, kw_only=True):
 
 
 class FetchGrants(Message, frozen=True, kw_only=True):
-    """Which grants does the pool hold for the task?"""
+    """Ask which grants the pool holds for the task."""
 
     task: str
     reply_to: Address
@@ -263,7 +263,7 @@ class Hold(Message, frozen=True, kw_only=True):
 
 
 class Statement(Message, frozen=True, kw_only=True):
-    """What do the books say?"""
+    """Ask what the books say."""
 
     reply_to: Address
 
@@ -349,7 +349,7 @@ class Verified(Message, frozen=True, kw_only=True):
 
 
 class Recall(Message, frozen=True, kw_only=True):
-    """What does the record hold of this step?"""
+    """Ask what the record holds of this step."""
 
     step: str
     reply_to: Address

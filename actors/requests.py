@@ -16,7 +16,7 @@ BACKSTOP = 60.0  # seconds until an unanswered request is sent again
 
 
 class Overdue(msgspec.Struct, frozen=True, kw_only=True):
-    """A timer's word to its own actor: is the request still open?"""
+    """A timer's word to its own actor: look whether the request is still open."""
 
     key: Any
 

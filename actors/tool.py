@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import typing
@@ -158,7 +159,7 @@ class Tool:
             values = msgspec.json.decode(arguments or "{}", type=self.parameters)
         except msgspec.ValidationError as error:
             raise ValueError(f"arguments of {self.name}: {error}") from None
-        except (msgspec.DecodeError, UnicodeError) as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise ValueError(
                 f"arguments of {self.name} are not JSON: {error}"
             ) from None
@@ -197,7 +198,11 @@ def _parameters(
         if parameter.default is parameter.empty:
             fields.append((parameter.name, hints[parameter.name]))
         else:
-            fields.append((parameter.name, hints[parameter.name], parameter.default))
+            hint, default = hints[parameter.name], parameter.default
+            with contextlib.suppress(msgspec.ValidationError, TypeError):
+                # As if a model had written it: `x: float = 2` is 2.0 either way.
+                default = msgspec.convert(default, hint)
+            fields.append((parameter.name, hint, default))
     struct = msgspec.defstruct(
         name, fields, kw_only=True, frozen=True, forbid_unknown_fields=True
     )

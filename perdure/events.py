@@ -28,6 +28,7 @@ NAMES: dict[str, str] = {
     "EffectsVerified": "recovery.verified",
     "RecoveryDeclared": "recovery.declared",
     "ProgressMade": "recovery.progressed",
+    "RecoveriesForgiven": "recovery.forgiven",
     "TaskClosing": "task.closing",
     "TaskClosed": "task.closed",
     "EffectRegistered": "effect.registered",

@@ -57,7 +57,22 @@ ERRORS = frozenset(
     }
 )
 WARNINGS = frozenset(
-    {"mailbox.dropped", "message.unexpected", "supervisor.restarting", "turn.slow"}
+    {
+        "account.alerted",
+        "effect.late",
+        "journal.trouble",
+        "mailbox.dropped",
+        "message.unexpected",
+        "queue.parked",
+        "record.unknown",
+        "recovery.began",
+        "runtime.drain_incomplete",
+        "snapshot.not_written",
+        "snapshot.skipped",
+        "supervisor.restarting",
+        "task.paused",
+        "turn.slow",
+    }
 )
 
 
@@ -99,30 +114,45 @@ def level(event: str) -> int:
 
 
 class LoggerSink:
-    """Hands events to a structlog logger, or to the stdlib logger `perdure`.
+    """Hands events to a structlog logger.
 
     May miss the events of the last instant before a kill. What the host's handlers
     raise is dropped: a log must not end a task.
     """
 
-    def __init__(self, logger: Any, *, structured: bool) -> None:
+    def __init__(self, logger: Any) -> None:
         self._logger = logger
-        self._structured = structured
 
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
         with contextlib.suppress(Exception):
-            if self._structured:
-                self._logger.log(level(event), event, **fields)
-            elif self._logger.isEnabledFor(level(event)):
-                text = json.dumps(dict(fields), default=str)
-                extra = {"perdure": {"event": event, **fields}}
-                self._logger.log(level(event), "%s %s", event, text, extra=extra)
+            self._logger.log(level(event), event, **fields)
 
     def last_seq(self) -> int | None:
         return None
 
     def close(self) -> None:
         """Leave the logger open: it is the host's."""
+
+
+def _stdlib_logger() -> Any:
+    """The stdlib logger `perdure`, as structlog speaks to it: no global set-up."""
+    import structlog
+
+    return structlog.wrap_logger(
+        logging.getLogger("perdure"),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        processors=[structlog.stdlib.filter_by_level, _as_record],
+    )
+
+
+def _as_record(
+    _logger: Any, _method: str, entry: Any
+) -> tuple[tuple[str, str, str], dict[str, Any]]:
+    """The arguments of a stdlib log call: name and fields, the fields again as extra."""
+    fields = dict(entry)
+    event = fields.pop("event")
+    extra = {"perdure": {"event": event, **fields}}
+    return ("%s %s", event, json.dumps(fields, default=str)), {"extra": extra}
 
 
 def open_sink(log: Any = None) -> Sink:
@@ -136,7 +166,7 @@ def open_sink(log: Any = None) -> Sink:
         Misuse: `log` is something else, or the path cannot be written.
     """
     if log is None:
-        return LoggerSink(logging.getLogger("perdure"), structured=False)
+        return LoggerSink(_stdlib_logger())
     if isinstance(log, str | os.PathLike):
         path = Path(log)
         try:
@@ -148,7 +178,7 @@ def open_sink(log: Any = None) -> Sink:
                 "give a file in a folder that exists and can be written"
             ) from error
     if callable(getattr(log, "bind", None)) and callable(getattr(log, "log", None)):
-        return LoggerSink(log, structured=True)
+        return LoggerSink(log)
     raise Misuse(
         f"log={log!r} is no log: give a path, a structlog logger, "
         "or nothing for the stdlib logger 'perdure'"

@@ -56,6 +56,7 @@ from .watch import FRONT, FrontDesk, Openings
 __all__ = ["Runtime"]
 
 ASK_TIMEOUT = 30.0  # seconds for a call that only has to become durable
+TASK_LIMIT = 500_000  # bytes of a submission as JSON
 STOPS = frozenset({"TaskPaused", "TaskParked", "TaskClosed"})
 NOTICES = STOPS | {"Alerted"}
 
@@ -339,9 +340,15 @@ class Runtime:
             steps=_steps(found, goal, self.baseline),
         )
         try:
-            self._codec.encode(task)
+            body = self._codec.encode(task)[2]
+            msgspec.json.decode(body, type=TaskSubmitted)  # as every later run will
         except Exception as error:
             raise Misuse(f"the task cannot be stored: {error}") from None
+        if len(body) > TASK_LIMIT:
+            raise Misuse(
+                f"the task has {len(body)} bytes with its inputs, {TASK_LIMIT} are "
+                "allowed: put big inputs into a file and name it"
+            )
         return task
 
     def task(self, task: str) -> Handle:
@@ -432,6 +439,8 @@ class Runtime:
         row = self.row(task)
         if row.status in ENDED:
             raise Misuse(f"task {task} has ended ({row.status}); nothing to extend")
+        if not isinstance(budget, Budget):
+            raise Misuse(f"budget={budget!r} is no Budget; give Budget(tokens=…)")
         amounts = limits_of(budget)
         with self._readers:
             first = self._reader.records(0, 1, f"task/{task}")[0]
@@ -519,12 +528,16 @@ class Runtime:
                 self._system.address(names.ADMISSION).ask(
                     lambda promise: Drain(promise=promise), limit
                 )
-            except (TimeoutError, ActorStopped):
+            except TimeoutError:
                 self._log("runtime.drain_incomplete", running=self._executor.running())
+            except ActorStopped:  # it had not come up, or crashed just now
+                if running := self._executor.running():
+                    self._log("runtime.drain_incomplete", running=running)
         self._executor.close()
+        self._system.stop(FRONT)  # first: it starts the root
+        self._system.join(FRONT, self.baseline.shutdown_timeout)
         self._system.stop(names.ROOT)
         self._system.join(names.ROOT, self.baseline.shutdown_timeout)
-        self._system.stop(FRONT)
         self._house.journal.close(self.baseline.shutdown_timeout)
         with self._readers:
             self._reader.close()

@@ -57,7 +57,11 @@ def root_spec(house: House) -> SupervisorSpec:
         period=60.0,
         backoff=backoff,
         children=(
-            ChildSpec(name=names.JOURNAL, factory=lambda: JournalActor(house)),
+            ChildSpec(
+                name=names.JOURNAL,
+                factory=lambda: JournalActor(house),
+                start_timeout=None,  # it waits for a store that cannot be opened
+            ),
             _supervisor(names.SERVICES, services),
             _supervisor(names.TASKS, tasks),
         ),

@@ -91,6 +91,7 @@ class Journal:
         self._writing = threading.Lock()  # one batch at a time
         self._reading = threading.Lock()  # one read at a time
         self._state: State = "open"
+        self._given_up = False
         self._error: StorageError | None = None
         self._listeners = Listeners()
         self._hit("journal.open.before", "")
@@ -319,13 +320,14 @@ class Journal:
         """Flush what is queued, leave the store in its resting form, give it up.
 
         Waits `timeout` seconds at most for each thread. Returns whether all that was
-        appended is durable; where it is not, the store is as a kill leaves it. In a
-        forked child it does nothing.
+        appended is durable; where it is not, the store is as a kill leaves it. A store
+        that a thread is stuck in is given up by a later call. In a forked child it
+        does nothing.
         """
         if os.getpid() != self._pid:
             return False
         with self._lock:
-            if self._state == "closed":
+            if self._given_up:
                 return self._pending.backlog == 0
             if self._state == "open":
                 self._state = "closing"
@@ -334,7 +336,7 @@ class Journal:
         for busy in (self._writing, self._reading):
             if not busy.acquire(timeout=timeout):
                 # A thread is stuck inside the store. Pulling the store from under it
-                # is not safe, so it stays ours until the process ends.
+                # is not safe, so it stays ours until that thread is out.
                 self._shut()
                 return False
             busy.release()
@@ -343,11 +345,13 @@ class Journal:
             pass
         while self.serve_reads():
             pass
-        if self._shut():
+        clean = self._shut()
+        self._given_up = True
+        if clean:
             self._backend.close()
-            return True
-        self._backend.abandon()
-        return False
+        else:
+            self._backend.abandon()
+        return clean
 
     def _shut(self) -> bool:
         with self._lock:

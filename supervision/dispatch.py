@@ -267,6 +267,7 @@ class PoolDispatcher:
         self._check_open()
         background = BackgroundThread(name, step, self._log)
         with self._lock:
+            self._backgrounds = [one for one in self._backgrounds if one.is_alive()]
             self._backgrounds.append(background)
         return background
 

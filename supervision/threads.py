@@ -113,6 +113,10 @@ class BackgroundThread:
         )
         self._thread.start()
 
+    def is_alive(self) -> bool:
+        """Whether its thread has not ended yet."""
+        return self._thread.is_alive()
+
     def wake(self) -> None:
         """Have the step run again."""
         if not self._woken.is_set():

@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
+from ...storage.errors import Fenced, Rejected
 from ...storage.reader import Reader
 from ...storage.records import Draft, Lease, Record, Row
 from ...supervision.faults import hit
 from ...supervision.lifecycle import Crash, Down, Up
+from ...supervision.promise import Promise
 from ...supervision.protocol import (
     ChildFailed,
     ChildStarted,
@@ -18,13 +20,15 @@ from ...supervision.protocol import (
     MayRestart,
     Restart,
     StartChild,
+    StopChild,
 )
-from ...supervision.promise import Promise
 from ...supervision.spec import ChildSpec
 from ..durable import Durable, Folded
+from ..errors import Misuse
 from ..events import (
     Event,
     ProgressMade,
+    RecoveriesForgiven,
     RecoveryBegan,
     TaskActivated,
     TaskLeft,
@@ -35,7 +39,7 @@ from ..events import (
     TaskWoken,
 )
 from ..house import House
-from ..names import ADMISSION, KEYS, POOL, TASKS, TASK_ROWS, family
+from ..names import ADMISSION, KEYS, POOL, TASK_ROWS, TASKS, family
 from ..names import task as task_name
 from ..protocol import (
     Allocate,
@@ -57,12 +61,21 @@ from .strikes import why_park
 __all__ = ["Admission"]
 
 
+START_AGAIN = 1.0  # seconds until actors that did not start are started again
+
+
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A read that this actor asked for has ended."""
+    """What this actor waited for, a read or a flush, has ended."""
 
     incarnation: int
     value: Any
     then: Callable[[Any], None]
+
+
+class _StartAgain(msgspec.Struct, frozen=True, kw_only=True):
+    """The pause after a failed start is over."""
+
+    task: str
 
 
 class Admission(Durable[QueueState]):
@@ -85,6 +98,8 @@ class Admission(Durable[QueueState]):
         self.family_of = family_of
         self.requests = Requests(self)
         self.starting: set[str] = set()
+        self.idle: set[str] = set()  # active, but nothing of them runs here
+        self.failures: dict[str, str] = {}  # why actors did not start, the last time
         self.orders: dict[str, Order] = {}
         self.farewells: dict[str, Stopped] = {}
         self.drains: list[Promise] | None = None
@@ -101,6 +116,9 @@ class Admission(Durable[QueueState]):
         self.monitor(self.house.address(TASKS))
         for task in self.state.active():
             self._watch(task)
+            if self.state.tasks[task].order == "cancel":  # perhaps not told of it yet
+                order = Order(what="cancel", by=self.state.tasks[task].by)
+                self.house.address(task_name(task)).tell(order)
         self._admit()
 
     @property
@@ -133,8 +151,9 @@ class Admission(Durable[QueueState]):
             case ChildStarted(child=child):
                 self._started(child.removeprefix("task/"))
             case ChildFailed(child=child, error=error):
-                task = child.removeprefix("task/")
-                self._park(task, f"its actors do not start: {error}", "code")
+                self._not_started(child.removeprefix("task/"), error)
+            case _StartAgain(task=task):
+                self._activate(task)
             case Down(name=name):
                 self._down(name)
             case Up(name=name):
@@ -151,19 +170,22 @@ class Admission(Durable[QueueState]):
     # ── in and out of the queue ──────────────────────────────────────────────────
 
     def _submit(self, message: Submit) -> None:
-        key = message.task.key
+        key, task = message.task.key, message.task.task
+        if task in self.state.tasks:  # asked again: an answer was lost in a crash
+            self._answer(message, task)
+            return
         if key is None:
             self._queue(message)
             return
         known = self.state.with_key(key)
         if known is not None:
-            message.promise.set(known)
+            self._answer(message, known)
             return
 
         def found(row: bytes | None) -> None:
             earlier = self.state.with_key(key) or (row.decode() if row else None)
             if earlier is not None:
-                message.promise.set(earlier)
+                self._answer(message, earlier)
             else:
                 self._queue(message)
 
@@ -172,7 +194,6 @@ class Admission(Durable[QueueState]):
     def _queue(self, message: Submit) -> None:
         task = message.task
         stream = f"task/{task.task}"
-        lease = self.house.journal.acquire(stream, 0)
         rows = [task_row(task, "queued")]
         if task.key is not None:
             rows.append(Row(space=KEYS, key=task.key, value=task.task.encode()))
@@ -184,18 +205,39 @@ class Admission(Durable[QueueState]):
             priority=task.priority,
             key=task.key,
         )
-        seq = self.append(queued, also=[(lease, [first])])
+        try:
+            lease = self.house.journal.acquire(stream, 0)
+            self.append(queued, also=[(lease, [first])])
+        except (Rejected, Fenced):
+            self._taken_before(message)
+            return
         hit("admission.queued", task.agent)
-        self.when_durable(seq, lambda: message.promise.set(task.task))
+        self._answer(message, task.task)
+
+    def _answer(self, message: Submit, task: str) -> None:
+        """Answer a submit once the task is durable."""
+        self.when_durable(self.last_seq, lambda: message.promise.set(task))
+
+    def _taken_before(self, message: Submit) -> None:
+        """The stream exists: this was submitted before a crash, and has ended since."""
+        task = message.task.task
+
+        def found(row: bytes | None) -> None:
+            if row is None:
+                message.promise.fail(Misuse(f"task {task} cannot be stored"))
+            else:
+                message.promise.set(task)
+
+        self._read(lambda reader: reader.row(TASK_ROWS, task), found)
 
     def _resume(self, message: Resume) -> None:
         task = message.task
         if task in self.held:
             self.held.discard(task)
-            if task in self.state.active():
-                self._activate(task)
-            message.promise.set(True)
-            return
+            if self.state.tasks[task].where in ("queued", "active"):
+                self._reactivate(task)
+                message.promise.set(True)
+                return
 
         def found(row: TaskRow) -> None:
             place = self.state.tasks.get(task)
@@ -232,15 +274,17 @@ class Admission(Durable[QueueState]):
             if place is None:
                 message.promise.set(False)
                 return
+            active = place.where == "active"
             if place.order != "cancel":
-                self.append(
-                    TaskWoken(task=task, order="cancel", by=message.by),
-                    rows=[_queued_row(row)],
-                )
+                # The row of an active task is its own: it may just have ended.
+                rows = [] if active else [_queued_row(row)]
+                woken = TaskWoken(task=task, order="cancel", by=message.by)
+                self.append(woken, rows=rows)
             self.when_durable(self.last_seq, lambda: message.promise.set(True))
-            if place.where == "active":
+            if active:
                 order = Order(what="cancel", by=message.by)
                 self.house.address(task_name(task)).tell(order)
+                self._reactivate(task)
 
         self._with_row(task, found)
 
@@ -258,12 +302,15 @@ class Admission(Durable[QueueState]):
         for task in self.state.active():
             order = Order(what="drain", by="close")
             self.house.address(task_name(task)).tell(order)
+        # After the orders: a task that is refused an operation knows why, and makes
+        # no further attempt.
+        self.house.executor.drain()
 
     # ── activation ───────────────────────────────────────────────────────────────
 
     def _admit(self) -> None:
         if self.drains is not None:
-            if not self.state.active() and not self.starting:
+            if self.idle.issuperset(self.state.active()) and not self.starting:
                 for promise in self.drains:
                     self.when_durable(self.last_seq, lambda p=promise: p.set(None))
             return
@@ -274,8 +321,14 @@ class Admission(Durable[QueueState]):
             if task not in self.starting:
                 self._activate(task)
 
+    def _reactivate(self, task: str) -> None:
+        """Activate a task that holds a slot but does not run, and was left alone."""
+        if task in self.idle and self.drains is None:
+            self._activate(task)
+
     def _activate(self, task: str) -> None:
-        """Begin, or begin again, to make a task active: agent, money, strikes, start."""
+        """Begin, or begin again: ask for the agent, the money and the strikes first."""
+        self.idle.discard(task)
         self.starting.add(task)
         if self.state.tasks[task].agent not in self.house.agents:
             agent = self.state.tasks[task].agent
@@ -298,14 +351,16 @@ class Admission(Durable[QueueState]):
         if refusal is not None:
             self._park(task, refusal, "resume", "paused")
             return
-        if self.state.tasks[task].clean:
+        place = self.state.tasks[task]
+        if place.clean:
             self._start(task, recovery=None)
             return
 
         def found(records: Sequence[Record]) -> None:
             why = why_park(records, now=self.house.now(), rules=self.house.baseline)
-            if why:
-                self._park(task, why, "resume")
+            if why and place.since <= place.epoch:
+                last = self.failures.pop(task, "")
+                self._park(task, f"{why}; last: {last}" if last else why, "resume")
             else:
                 self._start(task, recovery=len(records))
 
@@ -318,8 +373,11 @@ class Admission(Durable[QueueState]):
         self.house.journal.raise_epoch(family(task), epoch)
         also = []
         if recovery is not None:
-            began = RecoveryBegan(task=task, epoch=epoch, cause="process ended")
-            also = [self._strike(task, epoch, recovery + 1, began)]
+            cause = self.failures.get(task, "process ended")
+            began: list[Event] = [RecoveryBegan(task=task, epoch=epoch, cause=cause)]
+            if place.since > place.epoch:  # somebody had it go on: count anew
+                began.insert(0, RecoveriesForgiven(task=task, by=place.by))
+            also = [self._strike(task, epoch, recovery + 1, *began)]
         activated = TaskActivated(
             task=task, epoch=epoch, order=place.order, by=place.by, since=place.since
         )
@@ -328,11 +386,35 @@ class Admission(Durable[QueueState]):
         hit("admission.activated", place.agent)
         wake = Wake(since=place.since, order=place.order, by=place.by, clean=clean)
         spec = self.family_of(task, epoch, place.agent, wake)
-        tasks = self.house.address(TASKS)
         start = StartChild(spec=spec, reply_to=self.address)
-        self.when_durable(seq, lambda: tasks.tell(start))
+
+        def flushed(_: Any) -> None:
+            tasks = self.house.address(TASKS)
+            if recovery is not None:
+                # An admission that crashed may have had an earlier epoch's actors
+                # started just now; they are fenced, and in the way.
+                tasks.tell(StopChild(name=family(task)))
+            self.requests.send(("start", task), tasks, start)
+
+        done = _Found(incarnation=self.incarnation, value=None, then=flushed)
+        address = self.address
+        self.when_durable(seq, lambda: address.tell(done))
+
+    def _not_started(self, task: str, error: str) -> None:
+        """A start failed: it is a recovery that failed, and is begun again as one."""
+        if not self.requests.answered(("start", task)):
+            return
+        self.failures[task] = f"its actors did not start: {error}"
+        if self.drains is None:
+            self.after(START_AGAIN, _StartAgain(task=task))
+        else:
+            self.starting.discard(task)
+            self.idle.add(task)
 
     def _started(self, task: str) -> None:
+        if not self.requests.answered(("start", task)):
+            return
+        self.failures.pop(task, None)
         self.starting.discard(task)
         self._watch(task)
         if self.drains is not None:
@@ -372,6 +454,8 @@ class Admission(Durable[QueueState]):
         if stopped is None:
             if self.drains is None and task not in self.held:
                 self._activate(task)
+            else:
+                self.idle.add(task)
         elif stopped.how == "ended":
             self.append(TaskLeft(task=task, status=stopped.status))
             hit("admission.left", place.agent)
@@ -426,11 +510,14 @@ class Admission(Durable[QueueState]):
         self._with_strikes(task, found)
 
     def _strike(
-        self, task: str, epoch: int, version: int, event: Event
+        self, task: str, epoch: int, version: int, *events: Event
     ) -> tuple[Lease, list[Draft]]:
         stream = f"task/{task}/recovery"
         lease = self.house.journal.acquire(stream, epoch)
-        return lease, [self.draft(stream, version, event)]
+        return lease, [
+            self.draft(stream, version + place, event)
+            for place, event in enumerate(events)
+        ]
 
     def _with_strikes(
         self, task: str, then: Callable[[Sequence[Record]], None]

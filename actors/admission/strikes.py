@@ -16,16 +16,20 @@ def why_park(records: Sequence[Record], *, now: float, rules: Baseline) -> str:
     """Say why one more recovery would be one too many, or nothing where it may begin.
 
     `records` are those of ``task/<id>/recovery``. A task is parked when a recovery
-    would begin after five without progress, or after twenty within an hour.
+    would begin after five without progress, or after twenty within an hour. Whoever
+    has a parked task go on gives both counts back.
     """
     in_vain = 0
     lately = 0
     for record in records:
-        if record.type == "ProgressMade":
-            in_vain = 0
-            continue
-        in_vain += 1
-        lately += record.at > now - HOUR
+        match record.type:
+            case "ProgressMade":
+                in_vain = 0
+            case "RecoveriesForgiven":
+                in_vain = lately = 0
+            case _:
+                in_vain += 1
+                lately += record.at > now - HOUR
     if in_vain >= rules.park_without_progress:
         return f"crash loop: {in_vain} recoveries without progress"
     if lately >= rules.park_within_hour:

@@ -77,7 +77,7 @@ def share(state: PoolState, wanted: Amounts, *, active: int) -> Amounts | str:
 
 
 class Pool(Durable[PoolState]):
-    """Gives grants and takes back what is left; touched once a task, not an operation."""
+    """Gives grants and takes back what is left; never touched by a single operation."""
 
     label = "pool"
 

@@ -12,23 +12,23 @@ from ..house import House
 from ..model import ModelRequest
 from ..protocol import Assemble, Built, Remember, Reset
 from .layers import Block, assemble
-from .render import render_moving, render_recovery, render_task_stable
+from .render import TaskView, render_moving, render_recovery, render_task_stable
 
 __all__ = ["Context", "request_blocks"]
 
 
 def request_blocks(
-    agent: Agent, message: Assemble
+    instructions: str, view: TaskView, *, recovery: bool
 ) -> tuple[list[Block], list[Block], Block]:
     """The fixed, stable and moving blocks of one request; pure."""
-    system = {"role": "system", "content": agent.instructions}
+    system = {"role": "system", "content": instructions}
     fixed = [Block(id=0, layer="fixed", origin="agent", messages=(system,))]
     stable: list[Block] = []
-    if message.recovery:
-        text = render_recovery(message.view)
+    if recovery:
+        text = render_recovery(view)
     else:
-        text = render_moving(message.view)
-        goal = {"role": "user", "content": render_task_stable(message.view)}
+        text = render_moving(view)
+        goal = {"role": "user", "content": render_task_stable(view)}
         stable.append(Block(id=0, layer="task", origin="task", messages=(goal,)))
     last = {"role": "user", "content": text}
     return fixed, stable, Block(id=0, layer="task", origin="task", messages=(last,))
@@ -58,8 +58,11 @@ class Context(Actor):
 
     def _build(self, message: Assemble) -> Built:
         rules = self.house.baseline
-        fixed, stable, moving = request_blocks(self.agent, message)
-        tools = [] if message.recovery else self.agent.schemas()
+        layer = self.agent.fixed
+        fixed, stable, moving = request_blocks(
+            layer.instructions, message.view, recovery=message.recovery
+        )
+        tools = [] if message.recovery else layer.tools
         scratch = [] if message.recovery else self.scratch
         try:
             made = assemble(

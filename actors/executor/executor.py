@@ -29,7 +29,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a piece of work ended.
 
     `status` is ``unknown`` where the deadline passed or a connection was lost.
-    `seconds` is how long it ran; `started` False means that it surely did not run.
+    `seconds` is how long it ran; `started` False means that it surely did not run,
+    `refused` that this runtime did not let it.
     """
 
     key: Key
@@ -38,6 +39,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     started: bool = True
     seconds: float = 0.0
+    refused: bool = False
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,20 +106,30 @@ class Executor:
         self._runs: dict[Key, _Run] = {}
         self._queue: deque[_Run] = deque()
         self._busy = 0
+        self._draining = False
         self._closed = False
 
     def run(self, work: Work) -> None:
-        """Run `work` as soon as a thread is free; a key that runs is left alone."""
+        """Run `work` as soon as a thread is free; a key that runs is left alone.
+
+        Once the main thread has ended, work is only kept: `drain` refuses it.
+        """
         with self._lock:
             if work.key in self._runs:
                 return
             run = self._runs[work.key] = _Run(work)
-            if not (work.coroutine and self._loop is not None):
-                if self._closed or self._busy >= self._threads:
+            refused = self._draining and not self._closed
+            threaded = not (work.coroutine and self._loop is not None)
+            if not refused:
+                full = threaded and self._busy >= self._threads
+                if self._closed or full or _main_thread_over():
                     self._queue.append(run)
                     return
-                self._busy += 1
-        self._start(run)
+                self._busy += threaded
+        if refused:
+            self._finish(run, self._refused(run, "the runtime is closing"))
+        elif not self._start(run) and threaded:
+            self._next()
 
     def status(self, key: Key) -> Literal["running", "ended", "absent"]:
         """Tell whether the worker of `key` lives, has left an outcome, or neither."""
@@ -153,59 +165,72 @@ class Executor:
         with self._lock:
             return sum(run.alive for run in self._runs.values())
 
-    def close(self) -> None:
-        """Start nothing more. What runs goes on and is recorded if it ends in time."""
+    def drain(self) -> None:
+        """Refuse what waits and what is still to come; what runs goes on."""
         with self._lock:
-            self._closed = True
+            self._draining = True
             waiting, self._queue = list(self._queue), deque()
         for run in waiting:
             self._finish(run, self._refused(run, "the runtime is closing"))
+
+    def close(self) -> None:
+        """Drain, and abandon what the event loop still runs; nothing more is told."""
+        self.drain()
+        with self._lock:
+            self._closed = True
         if self._loop is not None:
             self._loop.close()
 
-    def _start(self, run: _Run) -> None:
+    def _start(self, run: _Run) -> bool:
+        """Hand it out; False, with the run refused, where no thread can be had."""
         work = run.work
-        if work.coroutine and self._loop is not None:
-            run.cancel = self._loop.submit(lambda: self._on_loop(run))
-            return
-        self._dispatcher.start_job(work.name, lambda: self._on_thread(run))
+        try:
+            if work.coroutine and self._loop is not None:
+                run.cancel = self._loop.submit(lambda: self._on_loop(run))
+            else:
+                self._dispatcher.start_job(work.name, lambda: self._on_thread(run))
+        except Exception as error:  # no more threads, or the process is ending
+            self._finish(run, self._refused(run, _told(error)))
+            return False
+        return True
 
     def _on_thread(self, run: _Run) -> None:
         outcome = self._may_start(run)
         if outcome is None:
-            hit("effect.executing", run.work.name)
             try:
+                hit("effect.executing", run.work.name)
                 value = run.work.call()
                 if run.work.coroutine:
                     value = run_inline(value)
+                hit("effect.executed", run.work.name)
             except BaseException as error:
                 outcome = self._failed(run, error)
             else:
                 outcome = self._completed(run, value)
-            hit("effect.executed", run.work.name)
         self._finish(run, outcome)
         self._next()
 
     async def _on_loop(self, run: _Run) -> None:
         outcome = self._may_start(run)
         if outcome is None:
-            hit("effect.executing", run.work.name)
             try:
+                hit("effect.executing", run.work.name)
                 awaitable: Awaitable[Any] = run.work.call()
                 value = await awaitable
+                hit("effect.executed", run.work.name)
             except BaseException as error:
                 outcome = self._failed(run, error)
             else:
                 outcome = self._completed(run, value)
-            hit("effect.executed", run.work.name)
         self._finish(run, outcome)
 
     def _may_start(self, run: _Run) -> Outcome | None:
         clock = self._dispatcher.clock
-        if not threading.main_thread().is_alive():
+        if _main_thread_over():
             return self._refused(run, "the process is ending")
         if clock.time() > run.work.not_after:
-            return self._refused(run, "its time was over before it started")
+            late = self._refused(run, "its time was over before it started")
+            return msgspec.structs.replace(late, refused=False)
         if run.work.allowed is not None and not run.work.allowed():
             return self._refused(run, "the task has another owner")
         run.began = clock.monotonic()
@@ -253,12 +278,15 @@ class Executor:
         )
 
     def _next(self) -> None:
-        with self._lock:
-            if not self._queue:
-                self._busy -= 1
+        """Give this thread's place to the next that waits, or give it back."""
+        while True:
+            with self._lock:
+                if self._closed or not self._queue or _main_thread_over():
+                    self._busy -= 1
+                    return
+                run = self._queue.popleft()
+            if self._start(run):
                 return
-            run = self._queue.popleft()
-        self._start(run)
 
     def _seconds(self, run: _Run) -> float:
         assert run.began is not None
@@ -271,17 +299,30 @@ class Executor:
         )
 
     def _failed(self, run: _Run, error: BaseException) -> Outcome:
+        # An interpreter that shuts down fails calls that did nothing wrong (no new
+        # threads, modules half gone): what they raise is as much in doubt as a kill.
+        ending = _main_thread_over()
         return Outcome(
             key=run.work.key,
-            status=classify(error, run.work.effect),
+            status="unknown" if ending else classify(error, run.work.effect),
             error=_told(error),
-            started=not surely_not_sent(error),
+            started=ending or not surely_not_sent(error),
             seconds=self._seconds(run),
         )
 
     @staticmethod
     def _refused(run: _Run, error: str) -> Outcome:
-        return Outcome(key=run.work.key, status="failed", error=error, started=False)
+        return Outcome(
+            key=run.work.key,
+            status="failed",
+            error=error,
+            started=False,
+            refused=True,
+        )
+
+
+def _main_thread_over() -> bool:
+    return not threading.main_thread().is_alive()
 
 
 def _told(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 __all__ = ["Loop", "run_inline"]
@@ -16,6 +17,7 @@ class Loop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
 
     def submit(
         self, make: Callable[[], Coroutine[Any, Any, None]]
@@ -40,6 +42,7 @@ class Loop:
     def close(self) -> None:
         """Stop the loop; what still ran on it is abandoned."""
         with self._lock:
+            self._closed = True
             loop, self._loop = self._loop, None
         if loop is not None:
             _soon(loop, loop.stop)
@@ -47,11 +50,24 @@ class Loop:
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                loop = asyncio.new_event_loop()
                 threading.Thread(
-                    target=_serve, args=(self._loop,), name="perdure-loop", daemon=True
+                    target=self._serve, args=(loop,), name="perdure-loop", daemon=True
                 ).start()
+                self._loop = loop
             return self._loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        while not self._closed:
+            # SystemExit of a task that a tool left behind comes out here.
+            with suppress(BaseException):
+                loop.run_forever()
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        with suppress(BaseException):
+            loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
 
 
 def run_inline(awaitable: Awaitable[Any]) -> Any:
@@ -61,15 +77,6 @@ def run_inline(awaitable: Awaitable[Any]) -> Any:
         return await awaitable
 
     return asyncio.run(whole())
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    loop.run_forever()
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.close()
 
 
 def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:

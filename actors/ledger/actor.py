@@ -151,7 +151,7 @@ class Ledger(Durable[LedgerState]):
         try:
             values = tool.parse(wanted.arguments)
             arguments = canonical(msgspec.to_builtins(values))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             self._refuse(wanted, str(error))
             return
         occurrence = wanted.occurrence if tool.repeat else 0
@@ -302,7 +302,8 @@ class Ledger(Durable[LedgerState]):
         hit("effect.recorded", entry.name)
         key, executor = self.work_key(op, attempt), self.house.executor
         self.when_durable(seq, lambda: executor.forget(key))
-        self.resolver.worker_ended(op)
+        if not executor.worker_lives(key):
+            self.resolver.worker_ended(op)
         self.decide(self.state.entries[op])
 
     def _recorded(
@@ -312,7 +313,7 @@ class Ledger(Durable[LedgerState]):
             op=entry.op,
             attempt=entry.attempt,
             status=outcome.status,
-            by="run",
+            by="recovery" if outcome.refused else "run",
             error=outcome.error,
         )
         change = msgspec.structs.replace
@@ -390,7 +391,7 @@ class Ledger(Durable[LedgerState]):
         hit("effect.settled", entry.name)
         again = entry.cut_off and (
             entry.status == "unknown"
-            or (entry.by == "probe" and entry.status == "failed")
+            or (entry.by in ("probe", "recovery") and entry.status == "failed")
         )
         self.answer(entry, again=again or self.resolver.may_repeat(entry))
 

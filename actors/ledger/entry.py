@@ -132,11 +132,18 @@ def _changed(
 
 def _kept(state: LedgerState, step: str) -> dict[int, Entry]:
     if step != state.step:
-        return {op: entry for op, entry in state.entries.items() if entry.open}
+        return {op: one for op, one in state.entries.items() if not _passed(one)}
     passing = [
         op
         for op, entry in state.entries.items()
-        if not entry.open and entry.effect == "read"
+        if _passed(entry) and entry.effect == "read"
     ]
     gone = set(passing[: max(0, len(passing) - KEPT + 1)])
     return {op: entry for op, entry in state.entries.items() if op not in gone}
+
+
+def _passed(entry: Entry) -> bool:
+    """Whether nobody decides it any more; that a read is in doubt concerns nobody."""
+    if entry.effect == "read":
+        return entry.status != "pending"
+    return not entry.open

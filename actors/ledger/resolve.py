@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProbeAgain", "Probed", "Resolver"]
 
+REFUSED = 1.0  # seconds until a probe that was not let out is asked again
 REPEATS = 3  # of an idempotent effect whose outcome stays unknown
 
 
@@ -25,6 +26,7 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True):
 
     op: int
     attempt: int
+    asked: float
     outcome: Outcome
 
 
@@ -87,12 +89,16 @@ class Resolver:
             or entry.status != "unknown"
         ):
             return
+        if message.outcome.refused:  # nobody was asked: the runtime is closing
+            again = ProbeAgain(op=message.op, attempt=message.attempt)
+            self._ledger.after(REFUSED, again)
+            return
         verdict = message.outcome.value
         match verdict:
             case Happened(result=result):
                 self._decided(entry, happened=True, result=as_text(result))
             case DidNotHappen():
-                wait = self._believed_at(entry) - self._ledger.house.now()
+                wait = self._believed_at(entry) - message.asked
                 if wait <= 0:
                     self._decided(entry, happened=False, result="")
                 else:
@@ -111,10 +117,14 @@ class Resolver:
             return
         self._ended_at.setdefault(entry.op, house.now())
         tool = ledger.agent.tools[entry.name]
-        address = ledger.address
+        address, asked = ledger.address, house.now()
 
         def deliver(outcome: Outcome) -> None:
-            address.tell(Probed(op=entry.op, attempt=entry.attempt, outcome=outcome))
+            address.tell(
+                Probed(
+                    op=entry.op, attempt=entry.attempt, asked=asked, outcome=outcome
+                )
+            )
 
         work = probe_work(
             tool,

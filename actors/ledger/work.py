@@ -96,7 +96,7 @@ def model_work(
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model answered {type(reply).__name__}, no ModelReply")
         text = msgspec.json.encode(reply).decode()
-        if len(text) > RESULT_LIMIT:
+        if len(text.encode()) > RESULT_LIMIT:
             raise ValueError(f"the model answered {len(text)} characters of JSON")
         return Answered(text=text, usage=usage_of(request, reply))
 
@@ -124,7 +124,7 @@ def probe_work(
     now: float,
     deliver: Callable[[Outcome], None],
 ) -> Work:
-    """One question to the world: did this effect happen?"""
+    """One question to the world, whether an effect happened."""
     probe = tool.probe
     assert probe is not None
     effect = Effect(
@@ -136,7 +136,7 @@ def probe_work(
         request_id=entry.request_id,
     )
     return Work(
-        key=(task, f"probe {entry.op}#{entry.attempt}"),
+        key=(task, f"probe {entry.op}#{entry.attempt}.{entry.probes}"),
         name=tool.name,
         effect="read",
         call=lambda: probe(effect),
@@ -155,7 +155,7 @@ def as_text(value: Any) -> str:
     else:
         try:
             text = canonical(msgspec.to_builtins(value))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             text = f"(done; the result cannot be shown as JSON: {error})"
     text = text.encode("utf-8", "replace").decode()
     if len(text) > RESULT_LIMIT:

@@ -1,4 +1,4 @@
-"""The actor of one task: carries out what `decide` says, and records what came of it."""
+"""The actor of one task: carries out what `decide` says, and records the outcome."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Task(Durable[TaskState]):
             if self.wake.order != "resume" or not ordered:
                 self._leave("waiting", self.last_seq)
                 return
-            self.append(TaskResumed(by=self.wake.by))
+            self.append(TaskResumed(by=self.wake.by, deadline=self.step_deadline()))
         begun = any(step.status != "pending" for step in state.steps)
         if not clean and begun and state.status != "closing":
             hit("recovery.load")
@@ -130,6 +130,8 @@ class Task(Durable[TaskState]):
                 self.operations.built(message)
             case ReserveReply():
                 self.operations.reserved(message)
+            case Performed() if not self._recalled:
+                return  # the exchange is not back yet; verifying asks for it again
             case Performed():
                 self.operations.performed(message)
                 self._verified(message.outcome.op, _decision(message))
@@ -220,10 +222,18 @@ class Task(Durable[TaskState]):
                 self._declare()
 
     def _start_step(self, step: str, attempt: int) -> None:
-        plan = next(one for one in self.state.task.steps if one.id == step)
-        deadline = None if plan.timeout is None else self.house.now() + plan.timeout
         self._forget_exchanges()
+        deadline = self.step_deadline(step)
         self.append(StepStarted(step=step, attempt=attempt, deadline=deadline))
+
+    def step_deadline(self, step: str = "") -> float | None:
+        """When a step that starts now is over; the running one by default."""
+        if not step and self.state.step is not None:
+            step = self.state.step.id
+        for plan in self.state.task.steps:
+            if plan.id == step and plan.timeout is not None:
+                return self.house.now() + plan.timeout
+        return None
 
     def _ask_model(self, iteration: int) -> None:
         step = self.state.step
@@ -252,6 +262,7 @@ class Task(Durable[TaskState]):
             evidence=(),
             op=self.state.next_op - 1,
             again=again,
+            deadline=self.step_deadline() if again else None,
         )
         self._forget_exchanges()
         if again:
@@ -323,6 +334,8 @@ class Task(Durable[TaskState]):
         if self._verdicts is None or op not in self._verdicts:
             return
         self._verdicts[op] = decided
+        if decided == "running":
+            self.operations.sent.add(op)
         if all(self._verdicts.values()):
             self.requests.answered("verify")
             self._verify_done()

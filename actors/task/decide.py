@@ -45,6 +45,8 @@ class VerifyEffects(msgspec.Struct, frozen=True, tag=True):
 class Declare(msgspec.Struct, frozen=True, tag=True):
     """Get a recovery declaration, from the model or from the record."""
 
+    refused: int
+
 
 class StartStep(msgspec.Struct, frozen=True, tag=True):
     """Mark the next step as running."""
@@ -175,7 +177,7 @@ def _recover(state: TaskState, declarations: int) -> tuple[Command, ...]:
     if recovery.refused > declarations:
         detail = f"the declaration contradicts the record: {recovery.why}"
         return (StopFor("recovery_mismatch", detail, "resume"),)
-    return (Declare(),)
+    return (Declare(recovery.refused),)
 
 
 def _cancel(state: TaskState) -> tuple[Command, ...]:

@@ -11,7 +11,8 @@ from ..agent import Accept, View
 from ..context.measure import canonical
 from ..events import AnswerRefused, StepEnded
 from ..executor.executor import Outcome, Work
-from .decide import JudgeTask, StopFor
+from .decide import Judge, JudgeTask, StopFor
+from .values import parsed
 
 if TYPE_CHECKING:
     from .actor import Task
@@ -103,9 +104,15 @@ class Judging:
         task.when_durable(task.last_seq, lambda: executor.run(work))
 
     def judged(self, message: Judged) -> None:
-        """Record the verdict."""
+        """Record the verdict; one asked for before a crash is asked for again."""
         task = self._task
         outcome = message.outcome
+        if outcome.refused:  # the runtime is closing: judged after the next start
+            task.under_way.discard(Judge(message.op))
+            task.under_way.discard(JudgeTask(task.state.retries))
+            return
+        if task.state.recovery is not None:
+            return
         if message.op == 0:
             self._task_judged(message)
             return
@@ -169,6 +176,7 @@ class Judging:
                 evidence=(),
                 op=task.state.next_op - 1,
                 again=True,
+                deadline=task.step_deadline(last.id),
             )
         )
 
@@ -180,11 +188,3 @@ def said(verdict: Any) -> str:
     if verdict is False:
         return "acceptance refused it without a reason"
     return f"acceptance answered {type(verdict).__name__}, not True"
-
-
-def parsed(text: str) -> Any:
-    """JSON where the text is JSON, else the text itself."""
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text

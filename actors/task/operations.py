@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ...storage.records import blob_digest
 from ...supervision.faults import hit
 from ..context.layers import Window
 from ..events import (
@@ -42,7 +43,7 @@ from .state import Op
 if TYPE_CHECKING:
     from .actor import Task
 
-__all__ = ["Operations", "TryAgain"]
+__all__ = ["Operations", "TryAgain", "told"]
 
 RETRY_FIRST = 1.0  # seconds before a failed model call is made again, doubled
 CALLS_LIMIT = 64  # tool calls of one reply that are carried out
@@ -68,7 +69,13 @@ class Operations:
     # ── out ──────────────────────────────────────────────────────────────────────
 
     def drive(self, op: Op) -> None:
-        """Begin an attempt, after a pause where the last one failed."""
+        """Begin an attempt, after a pause where the last one failed.
+
+        One that the ledger has in hand is not begun again: its reservation may be
+        settled by now, and a second one would be charged too.
+        """
+        if op.op in self.sent:
+            return
         if op.tries:
             wait = RETRY_FIRST * 2 ** (op.tries - 1)
             self._task.after(wait, TryAgain(op=op.op, attempt=op.attempt))
@@ -105,6 +112,8 @@ class Operations:
         if message.request is None:
             task.stop_for(StopFor("context", message.error, "resume"), op)
             return
+        body = task.agent.fixed.body()
+        fixed = blob_digest(body)
         task.append(
             RequestBuilt(
                 op=op.op,
@@ -117,7 +126,9 @@ class Operations:
                 omitted=message.window.omitted,
                 characters=message.characters,
                 limit=task.house.baseline.request_limit,
-            )
+                fixed=fixed,
+            ),
+            blobs=() if fixed == task.state.fixed else (body,),
         )
         request = message.request
         self._requests[op.op] = request
@@ -152,7 +163,7 @@ class Operations:
         task = self._task
         key = ("reserve", message.op, message.attempt)
         op = task.state.ops.get(message.op)
-        if not task.requests.answered(key) or op is None:
+        if not task.requests.answered(key) or op is None or not op.open:
             return
         if message.refusal is not None:
             task.stop_for(StopFor("budget", str(message.refusal), "extend"), op)
@@ -226,7 +237,7 @@ class Operations:
             task.stop_for(StopFor("service", outcome.error, "resume"), op)
 
     def _observe_tool(self, op: Op, action: CallTool, outcome: Replied) -> None:
-        self.results[op.op] = _told(outcome)
+        self.results[op.op] = told(outcome)
         failed = outcome.status != "completed"
         reason = f"{action.tool}: {outcome.error}" if failed else ""
         self._task.append(
@@ -278,20 +289,23 @@ class Operations:
 
     def recall(self, entries: tuple[Entry, ...], until: int) -> None:
         """Take back from the record what belongs to the exchange after `until`."""
+        open_ops = {op.op for op in self._task.state.open_ops()}
         for entry in entries:
             if entry.kind == "model" and entry.status == "completed":
                 self.hold(entry.op, entry.result)
-            elif entry.kind == "tool" and entry.parent > until and not entry.open:
+            elif entry.status == "pending" or entry.op in open_ops:
+                continue
+            elif entry.kind == "tool" and entry.parent > until:
                 outcome = Replied(
                     op=entry.op,
                     attempt=entry.attempt,
-                    status="completed" if entry.status == "completed" else "failed",
+                    status=entry.status,
                     result=entry.result,
                     error=entry.error,
                     anchors={},
                     by=entry.by,
                 )
-                self.results[entry.op] = _told(outcome)
+                self.results[entry.op] = told(outcome)
 
     def forget(self) -> None:
         """A step ended: nothing of its exchanges is needed any more."""
@@ -329,7 +343,7 @@ class Operations:
         task.house.address(context(task.id)).tell(Remember(block=block))
 
 
-def _told(outcome: Replied) -> str:
+def told(outcome: Replied | Entry) -> str:
     """What a model is told of a tool's outcome."""
     match outcome.status:
         case "completed":

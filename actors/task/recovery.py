@@ -13,6 +13,7 @@ from ..context.render import FactView, OperationView, StepView, TaskView
 from ..ledger.entry import Entry
 from ..model import ModelReply
 from .state import TaskState
+from .values import is_portable
 
 __all__ = [
     "Declaration",
@@ -58,7 +59,7 @@ def check_declaration(state: TaskState, text: str) -> str:
     """
     try:
         said = msgspec.json.decode(_json_part(text), type=Declaration)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return f"it is not of the form asked for: {error}"
     record = declaration_of(state)
     claimed = set(said.done) - set(record.done)
@@ -69,7 +70,9 @@ def check_declaration(state: TaskState, text: str) -> str:
         return f"complete by the record, but left out: {', '.join(sorted(forgotten))}"
     if said.next != record.next:
         return f"the next step is {record.next!r}, not {said.next!r}"
-    missing = set(record.uncertain) - set(said.uncertain)
+    # By operation: an attempt may have ended, and the next begun, while it was said.
+    named = {one.partition("#")[0] for one in said.uncertain}
+    missing = [one for one in record.uncertain if one.partition("#")[0] not in named]
     if missing:
         return f"not certain by the record: {', '.join(sorted(missing))}"
     return ""
@@ -128,7 +131,7 @@ def operations(entries: Sequence[Entry], until: int) -> tuple[OperationView, ...
     found: list[OperationView] = []
     room = FACTS_LIMIT
     for entry in reversed(entries):
-        if entry.kind != "tool" or entry.open or entry.parent > until:
+        if entry.kind != "tool" or entry.status == "pending" or entry.parent > until:
             continue
         text = entry.result if entry.status == "completed" else entry.error
         kept = min(FACT_LIMIT, room)
@@ -138,7 +141,7 @@ def operations(entries: Sequence[Entry], until: int) -> tuple[OperationView, ...
         found.append(
             OperationView(
                 tool=entry.name,
-                arguments=entry.arguments if _is_json(entry.arguments) else "{}",
+                arguments=entry.arguments if is_portable(entry.arguments) else "{}",
                 outcome=entry.status,
                 result=text,
                 evidence=f"op{entry.op}",
@@ -194,14 +197,6 @@ def _bounded_json(text: str) -> str:
     if len(text) <= FACT_LIMIT:
         return text
     return json.dumps(f"{text[:FACT_LIMIT]} (cut: {len(text)} characters)")
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _json_part(text: str) -> str:

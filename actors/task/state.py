@@ -113,6 +113,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     progressed: bool = True  # since the last recovery began
     retries: int = 0
     outcome: TaskClosing | None = None
+    fixed: str = ""  # the layer that the newest request began with
 
     @property
     def step(self) -> StepState | None:
@@ -144,7 +145,7 @@ def apply(state: TaskState, event: Event) -> TaskState:
             return _decided(state, event)
         case RequestBuilt():
             window = Window(start=event.window, omitted=event.omitted)
-            return change(state, window=window)
+            return change(state, window=window, fixed=event.fixed)
         case ActionObserved():
             return _observed(state, event)
         case AnswerRefused(why=why):
@@ -159,8 +160,8 @@ def apply(state: TaskState, event: Event) -> TaskState:
                 epoch=event.epoch,
             )
             return change(state, status="paused", pause=pause)
-        case TaskResumed():
-            return _resumed(state)
+        case TaskResumed(deadline=deadline):
+            return _resumed(state, deadline)
         case CancelRequested(by=by):
             return change(state, cancelled_by=by, status="running", pause=None)
         case RecoveryLoaded() | ContextRebuilt() | EffectsVerified():
@@ -174,8 +175,8 @@ def apply(state: TaskState, event: Event) -> TaskState:
     raise TypeError(f"{type(event).__name__} does not belong to a task")
 
 
-def _resumed(state: TaskState) -> TaskState:
-    """Whoever resumes gives every count of retries back."""
+def _resumed(state: TaskState, deadline: float | None) -> TaskState:
+    """Whoever resumes gives every count of retries back, and the step its time."""
     change = msgspec.structs.replace
     recovery = state.recovery
     return change(
@@ -185,9 +186,11 @@ def _resumed(state: TaskState) -> TaskState:
         retries=0,
         ops={n: change(op, tries=0) for n, op in state.ops.items()},
         steps=tuple(
-            step
-            if step.status in ("pending", "running", "completed")
+            change(step, deadline=deadline)
+            if step.status == "running"
             else change(step, status="pending")
+            if step.status not in ("pending", "completed")
+            else step
             for step in state.steps
         ),
         recovery=None if recovery is None else change(recovery, refused=0),
@@ -224,9 +227,9 @@ def _decided(state: TaskState, event: DecisionMade) -> TaskState:
     ops = {**state.ops, event.op: op}
     recovery = state.recovery
     if isinstance(event.action, CallModel):
-        ops = {n: old for n, old in state.ops.items() if old.open}
-        ops[event.op] = op
-        if event.action.purpose == "declare" and recovery is not None:
+        if event.action.purpose == "work":
+            ops = {n: one for n, one in ops.items() if one.open}
+        elif recovery is not None:
             recovery = msgspec.structs.replace(recovery, declares=event.op)
     return msgspec.structs.replace(
         state, ops=ops, next_op=event.op + 1, recovery=recovery
@@ -271,6 +274,7 @@ def _ended(state: TaskState, event: StepEnded) -> TaskState:
             step,
             status="running" if event.again else event.status,
             iterations=0 if event.again else step.iterations,
+            deadline=event.deadline,
             result=event.result,
             evidence=event.op,
         )

@@ -324,3 +324,33 @@ def test_join_waits_for_the_end(system: System, sim: SimulatedDispatcher) -> Non
     system.stop("a")
     assert system.join("a", timeout=1.0) is True
     assert not system.is_running("a")
+
+
+def test_a_crash_after_a_kill_in_the_same_turn_is_no_second_exit(
+    system: System, sim: SimulatedDispatcher
+) -> None:
+    heard = watched(system, Script)
+
+    def killed_first(actor: Script) -> None:
+        actor.system.kill("child", Crash(error="killed"))
+        in_next_turn.append(True)
+        raise ValueError
+
+    in_next_turn: list[bool] = []
+    system.address("child").tell(killed_first)
+    sim.run()
+    assert in_next_turn
+    assert [exited.reason for exited in exits(heard)] == [Crash(error="killed")]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_end_of_a_killed_child_is_heard_after_its_start(
+    log: Any, seed: int
+) -> None:
+    sim = SimulatedDispatcher(seed)
+    system = System(sim, log)
+    heard = watched(system, Script)
+    sim.run(until=lambda: bool(log.of("actor.started")[1:]))
+    system.kill("child", Crash(error="killed"))
+    sim.run()
+    assert [type(message) for message in heard] in ([Started, Exited], [Exited])

@@ -37,6 +37,12 @@ class Deaf(Actor):
     def asked_to_stop(self, reason: Any) -> None: ...
 
 
+class Slow(Caller):
+    """Never comes up."""
+
+    ready_when_started = False
+
+
 @pytest.fixture
 def sup(family: Any) -> Address:
     family.raise_up(strategy="dynamic", backoff=STEADY)
@@ -156,3 +162,34 @@ def test_children_stop_side_by_side(family: Any, sup: Address) -> None:
     family.system.stop("sup")
     family.wait(5.1)
     assert family.is_up("sup") == [False]
+
+
+def test_those_who_wait_for_a_child_hear_that_its_supervisor_stops(
+    family: Any, sup: Address
+) -> None:
+    start(sup, family.kid("due")).result(1.0)
+    family.tell("due", "crash")
+    waiting = [
+        start(sup, family.kid("due")),
+        start(sup, ChildSpec(name="slow", factory=lambda: Slow([]))),
+    ]
+    start(sup, ChildSpec(name="deaf", factory=Deaf)).result(1.0)
+    family.sim.run(until=family.settled)
+    family.system.stop("sup")
+    family.sim.run(until=family.settled)
+    waiting.append(start(sup, family.kid("late")))
+    for promise in waiting:
+        with pytest.raises(StartFailed, match="its supervisor is stopping"):
+            promise.result(1.0)
+
+
+def test_those_who_wait_for_a_child_hear_that_it_went_over_the_limit(
+    family: Any,
+) -> None:
+    family.raise_up(strategy="dynamic", backoff=STEADY, intensity=1)
+    sup = family.system.address("sup")
+    start(sup, family.kid("a")).result(1.0)
+    family.moods["a"] += ["ill"]
+    family.tell("a", "crash")
+    with pytest.raises(StartFailed, match="a: over 1 restarts in 60 s"):
+        start(sup, family.kid("a")).result(10.0)

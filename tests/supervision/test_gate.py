@@ -7,11 +7,16 @@ import pytest
 from perdure.supervision import (
     Actor,
     Backoff,
+    ChildSpec,
     Down,
+    Exited,
     GiveUp,
     MayRestart,
     Restart,
     Shutdown,
+    Started,
+    Supervisor,
+    SupervisorSpec,
 )
 
 STEADY = Backoff(first=1.0, factor=1.0, jitter=0.0)
@@ -139,3 +144,33 @@ def test_a_second_permission_starts_nobody_twice(
     gated.tell("sup", Restart(child="c"))
     gated.tell("sup", Restart(child="c"))
     assert gated.take_diary() == ["start c"]
+
+
+def test_giving_up_before_all_are_up_is_no_failed_start(
+    gated: Any, answers: list[Any]
+) -> None:
+    class Slow(Watcher):
+        ready_when_started = False
+
+        def started(self) -> None: ...
+
+    class Parent(Watcher):
+        def started(self) -> None:
+            self.system.spawn("other", lambda: Supervisor(spec), self.address)
+
+    heard: list[Any] = []
+    spec = SupervisorSpec(
+        children=(
+            gated.kid("x"),
+            ChildSpec(name="slow", factory=lambda: Slow([])),
+        ),
+        gate="gate",
+        backoff=STEADY,
+    )
+    gated.system.spawn("parent", lambda: Parent(heard))
+    gated.sim.run(until=gated.settled)
+    answers.append(GiveUp(child="x", reason="parked"))
+    gated.tell("x", "crash")
+    gated.wait(1.1)
+    assert [type(message) for message in heard] == [Started, Exited]
+    assert heard[1].reason == Shutdown(detail="parked")

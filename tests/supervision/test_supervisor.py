@@ -122,6 +122,19 @@ def under_parent(family: Any, *children: Any, **options: Any) -> list[Any]:
     return heard
 
 
+def test_a_crash_during_the_first_start_does_not_hurry_the_next_child(
+    family: Any,
+) -> None:
+    family.raise_up(
+        family.kid("a"), family.kid("b", kind=Unready), family.kid("c"), backoff=STEADY
+    )
+    family.tell("a", "crash")
+    family.wait(2.0)
+    family.take_diary()
+    family.tell("b", "go")
+    assert sorted(family.take_diary()) == ["start a", "start c"]
+
+
 def test_a_supervisor_is_up_when_its_last_child_is(family: Any) -> None:
     heard = under_parent(family, family.kid("a"), family.kid("b", kind=Unready))
     assert heard == []
@@ -152,10 +165,12 @@ def test_a_start_that_hangs_counts_as_failed(family: Any) -> None:
 
 def test_a_restart_that_hangs_counts_as_a_failed_attempt(family: Any) -> None:
     kinds = [family.Kid, Unready, family.Kid]
-    family.raise_up(
-        family.kid("a", kind=lambda *args: kinds.pop(0)(*args), start_timeout=7.0),
-        backoff=STEADY,
-    )
+
+    def next_kind(*args: Any) -> Actor:
+        kid: Actor = kinds.pop(0)(*args)
+        return kid
+
+    family.raise_up(family.kid("a", kind=next_kind, start_timeout=7.0), backoff=STEADY)
     family.tell("a", "crash")
     family.wait(1.0 + 7.0 + 1.0)
     counts = [event["count"] for event in family.log.of("supervisor.restarting")]
@@ -199,8 +214,21 @@ def test_a_long_run_resets_the_backoff(family: Any) -> None:
         family.tell("a", "crash")
         family.wait(10.0)
     family.wait(600.0)
+    for _ in range(2):
+        family.tell("a", "crash")
+        family.wait(10.0)
+    delays = [event["delay"] for event in family.log.of("supervisor.restarting")]
+    assert delays == [1, 2, 4, 1, 2]
+
+
+def test_failed_attempts_after_a_long_run_back_off_too(family: Any) -> None:
+    family.raise_up(family.kid("a"), backoff=Backoff(jitter=0.0))
+    family.wait(700.0)
+    family.moods["a"] += ["ill", "ill"]
     family.tell("a", "crash")
-    assert [e["delay"] for e in family.log.of("supervisor.restarting")] == [1, 2, 4, 1]
+    family.wait(10.0)
+    delays = [event["delay"] for event in family.log.of("supervisor.restarting")]
+    assert delays == [1, 2, 4]
 
 
 def test_over_the_limit_children_stop_and_the_supervisor_crashes(family: Any) -> None:
@@ -332,6 +360,22 @@ def test_group_restarts_leave_temporary_children_out(family: Any) -> None:
     family.tell("a", "crash")
     family.wait(2.0)
     assert family.take_diary() == ["stop b", "start a", "start c"]
+
+
+def test_a_temporary_child_that_ended_stays_out_of_group_restarts(
+    family: Any,
+) -> None:
+    family.raise_up(
+        family.kid("a"),
+        family.kid("b", restart="temporary"),
+        strategy="one_for_all",
+        backoff=STEADY,
+    )
+    family.tell("b", "normal")
+    family.take_diary()
+    family.tell("a", "crash")
+    family.wait(2.0)
+    assert family.take_diary() == ["start a"]
 
 
 @pytest.mark.parametrize(

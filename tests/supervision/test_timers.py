@@ -43,14 +43,14 @@ def test_a_timer_dies_with_its_incarnation(
     assert heard == []
 
 
-def test_a_timer_that_dies_is_no_dead_letter(
+def test_a_timer_that_dies_is_no_dead_letter_and_waits_for_nothing(
     system: System, sim: SimulatedDispatcher
 ) -> None:
     system.spawn("a", lambda: Alarm([])).tell("set")
-    sim.run_for(1.0)
+    sim.run_for(2.0)
     system.stop("a")
     sim.run()
-    assert system.dead_letters == 0
+    assert (system.dead_letters, sim.clock.monotonic()) == (0, 2.0)
 
 
 def test_a_cancelled_message_is_not_received(
@@ -81,3 +81,19 @@ def test_cancel_reaches_a_message_that_is_in_the_mailbox(
     timers[0].cancel()
     sim.run()
     assert heard == []
+
+
+def test_a_timer_unread_in_the_mailbox_is_no_dead_letter(
+    system: System, sim: SimulatedDispatcher
+) -> None:
+    class Early(Alarm):
+        def started(self) -> None:
+            self.after(0.0, "rang")
+
+    system.spawn("a", lambda: Early([]))
+    sim.step()
+    sim.step()
+    assert sim.trace[-1].startswith("timer")
+    system.stop("a")
+    sim.run()
+    assert system.dead_letters == 0

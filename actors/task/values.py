@@ -1,0 +1,47 @@
+"""JSON that a model wrote, taken only as far as it can be shown again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..context.measure import canonical
+
+__all__ = ["is_portable", "parsed"]
+
+DEEPEST = 64  # levels of nesting; the interpreter's own limit is no limit of ours
+
+
+def parsed(text: str) -> Any:
+    """JSON where the text is portable JSON, else the text itself."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    return value if _is_flat(value) else text
+
+
+def is_portable(text: str) -> bool:
+    """Tell whether the text is JSON that canonical JSON can hold."""
+    try:
+        value = msgspec.json.decode(text)
+        canonical(value).encode()
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return False
+    return _is_flat(value)
+
+
+def _is_flat(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        below: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                below.extend(one.values())
+            elif isinstance(one, list):
+                below.extend(one)
+        if not below:
+            return True
+        level = below
+    return False

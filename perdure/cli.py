@@ -1,0 +1,278 @@
+"""Keep long agent tasks alive, and look at them.
+
+commands:
+  ps            all tasks: status, steps, why one stopped and what lets it go on
+  show ID       one task: goal, steps, spending, recoveries
+  effects ID    its contacts with the outside, each with every status it had
+  log ID        its events in order, as a log file has them
+  run MODULE:AGENT --goal TEXT
+                give an agent a task and run it to its next stop
+  demo          a real report job that is killed and recovered
+
+ps, show, effects and log only read: they work while a runtime runs, after it was
+killed, and on a store at rest. ID may be the beginning of an id, if no other task's
+id begins like it.
+
+The store is --store PATH, else PERDURE_STORE, else ./tasks.db. With --json the last
+line of stdout is one JSON value.
+
+exit codes:
+  0    done; for run: completed
+  1    run: the task failed or was cancelled, or the runtime gave up; or stdout failed
+  2    misuse: one sentence on stderr, nothing was changed
+  3    run: the task is paused or parked, or goes on after --timeout
+  130  interrupted; a task of run goes on at the store's next opening
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from .actors.errors import Misuse, PerdureError
+
+__all__ = [
+    "DONE",
+    "INTERRUPTED",
+    "MISUSE",
+    "NOT_ENDED",
+    "UNDONE",
+    "complain",
+    "main",
+    "say",
+    "say_json",
+    "text",
+]
+
+DONE = 0
+UNDONE = 1
+MISUSE = 2
+NOT_ENDED = 3
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+PIPE_CLOSED = 141  # 128 + SIGPIPE
+STORE = "tasks.db"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` gives (the process's own by default).
+
+    Returns the exit code. Never raises for what a user, a store or a pipe may do.
+    """
+    words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        code = _main(words)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _stop_writing()
+        return PIPE_CLOSED
+    except OSError as error:
+        complain(f"cannot go on: {error.strerror or error}")
+        _stop_writing()
+        return UNDONE
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return INTERRUPTED
+    except SystemExit as end:  # --help ends so
+        return end.code if isinstance(end.code, int) else MISUSE
+    return code
+
+
+def _main(words: list[str]) -> int:
+    from .errors import RuntimeClosed, RuntimeFailed
+    from .storage.errors import StorageError
+
+    try:
+        arguments = _parser(words).parse_args(words)
+        act: Callable[[argparse.Namespace], int] = arguments.act
+        return act(arguments)
+    except (RuntimeFailed, RuntimeClosed, TimeoutError) as error:
+        complain(str(error))
+        return UNDONE
+    except (PerdureError, StorageError) as error:
+        complain(str(error))
+    except msgspec.MsgspecError as error:
+        complain(f"the store holds what this perdure cannot read ({error}); use newer")
+    return MISUSE
+
+
+# ── words ────────────────────────────────────────────────────────────────────────
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Misuse(f"{message}; see `{self.prog} --help`")
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    first, _, rest = (__doc__ or "").partition("\n")
+    parser = _Parser(
+        prog="perdure",
+        description=first,
+        epilog=rest.strip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        usage="perdure COMMAND [options]",
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", prog="perdure", required=True)
+
+    def command(name: str, act: Callable[..., int], about: str) -> _Parser:
+        made: _Parser = commands.add_parser(name, description=about, allow_abbrev=False)
+        made.set_defaults(act=act)
+        return made
+
+    _reading(command("ps", _ps, "List all tasks."))
+    for name, act, about in (
+        ("show", _show, "Show one task."),
+        ("effects", _effects, "Show a task's contacts with the outside."),
+        ("log", _log, "Show a task's events in order."),
+    ):
+        one = command(name, act, about)
+        one.add_argument("task", metavar="ID", type=text, help="a task, see perdure ps")
+        _reading(one)
+    run = command("run", _run, "Run an agent's task to its next stop.")
+    demo = command("demo", _demo, "Kill and recover a real report job.")
+    if words[:1] == ["run"]:
+        from . import cli_run
+
+        cli_run.add_arguments(run)
+        _reading(run)
+    if words[:1] == ["demo"]:
+        from .demo import command as demo_command
+
+        demo_command.add_arguments(demo)
+    return parser
+
+
+def _reading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--store",
+        metavar="PATH",
+        default=os.environ.get("PERDURE_STORE") or STORE,
+        help=f"the store's file (PERDURE_STORE, else ./{STORE})",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="end with one JSON value on a line"
+    )
+
+
+def text(word: str) -> str:
+    """An argument as text that can be stored."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"{word!r} is not valid UTF-8") from None
+    return word
+
+
+# ── commands ─────────────────────────────────────────────────────────────────────
+
+
+def _ps(arguments: argparse.Namespace) -> int:
+    from . import views, views_text
+    from .storage.reader import open_reader
+
+    with open_reader(arguments.store) as reader:
+        found = views.tasks(reader)
+    if arguments.json:
+        say_json(found)
+    else:
+        say(views_text.tasks_text(found))
+    return DONE
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from . import views, views_text
+    from .storage.reader import open_reader
+
+    with open_reader(arguments.store) as reader:
+        found = views.sheet(reader, views.find(reader, arguments.task))
+    if arguments.json:
+        say_json(found)
+    else:
+        say(views_text.sheet_text(found))
+    return DONE
+
+
+def _effects(arguments: argparse.Namespace) -> int:
+    from . import views, views_effects, views_text
+    from .storage.reader import open_reader
+
+    with open_reader(arguments.store) as reader:
+        found = views_effects.effects(reader, views.find(reader, arguments.task))
+    if arguments.json:
+        say_json(found)
+    else:
+        say(views_text.effects_text(found))
+    return DONE
+
+
+def _log(arguments: argparse.Namespace) -> int:
+    from . import views, views_effects, views_text
+    from .storage.reader import open_reader
+
+    with open_reader(arguments.store) as reader:
+        found = views_effects.log(reader, views.find(reader, arguments.task))
+        if arguments.json:
+            say_json(list(found))
+        else:
+            say(map(views_text.log_line, found))
+    return DONE
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from . import cli_run
+
+    return cli_run.run(arguments)
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from .demo import command
+
+    return command.run(arguments)
+
+
+# ── output ───────────────────────────────────────────────────────────────────────
+
+
+def say(lines: Iterable[str]) -> None:
+    """Write lines to stdout; what its encoding lacks is shown as an escape."""
+    out = sys.stdout
+    if out is None:
+        return
+    for line in lines:
+        try:
+            out.write(line + "\n")
+        except UnicodeEncodeError:
+            encoding = out.encoding
+            plain = line.encode(encoding, "backslashreplace").decode(encoding)
+            out.write(plain + "\n")
+
+
+def say_json(value: Any) -> None:
+    """Write one JSON value on a line, in ASCII: it is JSON in any encoding."""
+    say([json.dumps(msgspec.to_builtins(value))])
+
+
+def complain(message: str) -> None:
+    """Write one sentence to stderr."""
+    sentence = " ".join(message.split())
+    if sys.stderr is not None:
+        sys.stderr.write(f"perdure: {sentence}\n")
+
+
+def _stop_writing() -> None:
+    """Stdout takes no more: keep the interpreter's last flush quiet."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    with contextlib.suppress(OSError, ValueError):  # a stdout that is no file
+        os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,69 @@
+"""Streams read back without owning them: their events, and the state they come to."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import msgspec
+
+from .actors.durable import STATE_SCHEMA
+from .actors.events import EVENTS, Event
+from .storage.codec import Codec
+from .storage.reader import Reader
+from .storage.records import Record, Snapshot
+
+__all__ = ["event_of", "family", "fold", "records_of", "whole"]
+
+PAGE = 10_000  # records
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def event_of(record: Record) -> Event:
+    """The event of a record. Raises Undecodable where this code does not know it."""
+    event = _codec().decode(record)
+    assert isinstance(event, Event)
+    return event
+
+
+def records_of(reader: Reader, stream: str) -> tuple[Record, ...]:
+    """All records of one stream, from the first."""
+    return reader.load(stream, usable=lambda _: False).records
+
+
+def whole(reader: Reader, stream: str) -> list[tuple[Record, Event]]:
+    """All records of one stream, each with its event."""
+    return [(record, event_of(record)) for record in records_of(reader, stream)]
+
+
+def family(reader: Reader, name: str, last: int) -> Iterator[Record]:
+    """The records of a stream and of those under it, in order, up to seq `last`."""
+    seen = 0
+    while seen < last:
+        page = reader.records(seen, PAGE, name)
+        yield from (record for record in page if record.seq <= last)
+        seen = page[-1].seq if page else last
+
+
+def fold(reader: Reader, stream: str, first: S, apply: Callable[[S, Event], S]) -> S:
+    """The state of a stream: its newest good snapshot and the events after it."""
+
+    def usable(snapshot: Snapshot) -> bool:
+        if snapshot.state_schema != STATE_SCHEMA:
+            return False
+        msgspec.json.decode(snapshot.body, type=type(first))
+        return True
+
+    loaded = reader.load(stream, usable=usable)
+    state = first
+    if loaded.snapshot is not None:
+        state = msgspec.json.decode(loaded.snapshot.body, type=type(first))
+    for record in loaded.records:
+        state = apply(state, event_of(record))
+    return state
+
+
+@functools.cache
+def _codec() -> Codec:
+    return Codec(EVENTS)

@@ -1,0 +1,342 @@
+"""What a store says of its tasks, as plain data; reads only, and needs no ownership.
+
+A running task's status is not a field anywhere: it follows from its row, its place in
+the queue and the fold of its stream.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from .actors import events, names
+from .actors.admission import queue
+from .actors.admission.queue import Place, QueueState
+from .actors.budget import account
+from .actors.budget.account import COST_UNIT, AccountState, shown
+from .actors.events import Event
+from .actors.task import state as task_state
+from .actors.task.rows import TaskRow
+from .actors.task.state import TaskState
+from .errors import Misuse, TaskNotFound
+from .folds import event_of, fold, records_of, whole
+from .result import ENDED
+from .storage.errors import Undecodable
+from .storage.reader import Reader
+from .storage.records import Record
+
+__all__ = [
+    "RecoveryLine",
+    "StepLine",
+    "TaskLine",
+    "TaskSheet",
+    "find",
+    "sheet",
+    "task_line",
+    "tasks",
+]
+
+NAMED = 5  # tasks that a message about an unclear id lists
+
+
+class TaskLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A task in a list; `goal` is its first 200 characters, `at` when it was queued."""
+
+    task: str
+    agent: str
+    status: str
+    reason: str
+    detail: str
+    ends_with: str
+    steps_done: int
+    steps_total: int
+    goal: str
+    at: float | None
+
+
+class StepLine(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a step is; `result` is what acceptance passed, `reason` why it ended."""
+
+    step: str
+    status: str
+    attempt: int
+    iterations: int
+    max_iterations: int
+    goal: str
+    done: str
+    reason: str
+    result: Any
+
+
+class RecoveryLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One pass through the pipeline of recovery, as far as it came.
+
+    `number` is None where the task had not begun, or its load did not end.
+    `declared_by` is empty until a declaration was accepted.
+    """
+
+    at: float
+    cause: str
+    actor: str = ""
+    number: int | None = None
+    snapshot: int | None = None
+    replayed: int | None = None
+    decided: dict[str, str] = {}
+    declared_by: str = ""
+    refused: int = 0
+
+
+class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
+    """All about one task; `budget` says limit and rest of each limited dimension."""
+
+    task: str
+    agent: str
+    status: str
+    reason: str
+    detail: str
+    ends_with: str
+    goal: str
+    constraints: tuple[str, ...]
+    inputs: dict[str, Any]
+    group: str
+    priority: int
+    key: str | None
+    deadline: float | None
+    at: float
+    output: Any
+    steps: tuple[StepLine, ...]
+    spent: dict[str, Any]
+    spent_unknown: dict[str, Any]
+    spent_recovery: dict[str, Any]
+    budget: dict[str, dict[str, Any]]
+    recoveries: tuple[RecoveryLine, ...]
+
+
+def find(reader: Reader, text: str) -> str:
+    """Return the id of the task that `text` is, or that alone begins with it.
+
+    Raises:
+        TaskNotFound: none does.
+        Misuse: several do.
+    """
+    found = [row.key for row in reader.rows(names.TASK_ROWS, text)]
+    if text in found:
+        return text
+    if not text or not found:
+        raise _unknown(text)
+    if len(found) > 1:
+        more = ", …" if len(found) > NAMED else ""
+        raise Misuse(
+            f"{len(found)} tasks begin with {text!r} ({', '.join(found[:NAMED])}"
+            f"{more}); give more of the id"
+        )
+    return found[0]
+
+
+def tasks(reader: Reader) -> list[TaskLine]:
+    """All tasks, in the order of their submission."""
+    order = _submissions(reader)
+    places = _places(reader)
+    rows = [_decoded_row(row.value) for row in reader.rows(names.TASK_ROWS)]
+    rows.sort(key=lambda row: (order.get(row.task, (len(order), 0.0))[0], row.task))
+    return [
+        _line(reader, row, places.get(row.task), order.get(row.task)) for row in rows
+    ]
+
+
+def task_line(reader: Reader, task: str) -> TaskLine:
+    """One task as the list shows it. Raises TaskNotFound."""
+    place = _places(reader).get(task)
+    return _line(reader, _row(reader, task), place, _submissions(reader).get(task))
+
+
+def sheet(reader: Reader, task: str) -> TaskSheet:
+    """All about one task, by its id. Raises TaskNotFound."""
+    place = _places(reader).get(task)
+    row = _row(reader, task)
+    history = whole(reader, names.family(task))
+    state = TaskState()
+    for _, event in history:
+        state = task_state.apply(state, event)
+    books = fold(reader, names.account(task), AccountState(), account.apply)
+    submitted = state.task
+    outcome = state.outcome
+    return TaskSheet(
+        task=task,
+        agent=row.agent,
+        status=_status(row, place, state),
+        **_stop(row, state),
+        goal=submitted.goal,
+        constraints=submitted.constraints,
+        inputs=submitted.inputs,
+        group=submitted.group,
+        priority=submitted.priority,
+        key=submitted.key,
+        deadline=submitted.deadline,
+        at=history[0][0].at,
+        output=_json("" if outcome is None else outcome.output),
+        steps=_steps(state, history),
+        spent=shown(books.books.spent),
+        spent_unknown=shown(books.books.unknown),
+        spent_recovery=shown(books.books.recovery),
+        budget=_budget(submitted.budget, books),
+        recoveries=_recoveries(history + whole(reader, f"task/{task}/recovery")),
+    )
+
+
+def _places(reader: Reader) -> dict[str, Place]:
+    """Where each unfinished task stands.
+
+    Read before rows and streams: what those say is then not older.
+    """
+    return fold(reader, names.ADMISSION, QueueState(), queue.apply).tasks
+
+
+def _submissions(reader: Reader) -> dict[str, tuple[int, float]]:
+    """Each task's place in the order of submissions, and when that was."""
+    found: dict[str, tuple[int, float]] = {}
+    for record in records_of(reader, names.ADMISSION):
+        if record.type == events.TaskQueued.__name__:
+            event = event_of(record)
+            assert isinstance(event, events.TaskQueued)
+            found[event.task] = (len(found), record.at)
+    return found
+
+
+def _row(reader: Reader, task: str) -> TaskRow:
+    value = reader.row(names.TASK_ROWS, task)
+    if value is None:
+        raise _unknown(task)
+    return _decoded_row(value)
+
+
+def _decoded_row(value: bytes | None) -> TaskRow:
+    return msgspec.json.decode(value or b"", type=TaskRow)
+
+
+def _unknown(task: str) -> TaskNotFound:
+    return TaskNotFound(
+        f"there is no task {task!r} in the store; list its tasks with `perdure ps`"
+    )
+
+
+def _line(
+    reader: Reader, row: TaskRow, place: Place | None, since: tuple[int, float] | None
+) -> TaskLine:
+    state = TaskState()
+    steps = row.steps
+    if row.status not in ENDED:  # the row is of the last stop; the stream is of now
+        try:
+            state = fold(reader, names.family(row.task), state, task_state.apply)
+            steps = {step.id: step.status for step in state.steps}
+        except Undecodable:
+            pass  # written by a newer perdure: the others are listed all the same
+    return TaskLine(
+        task=row.task,
+        agent=row.agent,
+        status=_status(row, place, state),
+        **_stop(row, state),
+        steps_done=sum(status == "completed" for status in steps.values()),
+        steps_total=len(steps),
+        goal=row.goal,
+        at=None if since is None else since[1],
+    )
+
+
+def _status(row: TaskRow, place: Place | None, state: TaskState) -> str:
+    """The row tells of stops; between two of them the queue says if the task runs."""
+    if state.status in ENDED:
+        return state.status
+    if row.status == "queued" and place is not None and place.where == "active":
+        return "running" if state.outcome is None else "closing"
+    return row.status
+
+
+def _stop(row: TaskRow, state: TaskState) -> dict[str, str]:
+    """Why the task stopped and what ends it; the stream may be newer than the row."""
+    if state.outcome is not None and not row.ends_with:
+        return {"reason": state.outcome.reason, "detail": "", "ends_with": ""}
+    return {"reason": row.reason, "detail": row.detail, "ends_with": row.ends_with}
+
+
+def _steps(
+    state: TaskState, history: list[tuple[Record, Event]]
+) -> tuple[StepLine, ...]:
+    reasons = {
+        event.step: event.reason
+        for _, event in history
+        if isinstance(event, events.StepEnded)
+    }
+    return tuple(
+        StepLine(
+            step=plan.id,
+            status=step.status,
+            attempt=step.attempt,
+            iterations=step.iterations,
+            max_iterations=plan.max_iterations,
+            goal=plan.goal,
+            done=plan.done,
+            reason=reasons.get(plan.id, ""),
+            result=_json(step.result),
+        )
+        for plan, step in zip(state.task.steps, state.steps, strict=True)
+    )
+
+
+def _budget(limits: events.Amounts, books: AccountState) -> dict[str, dict[str, Any]]:
+    found = {}
+    for name, limit in (limits | books.granted).items():
+        # A closed account gave back what it had not spent.
+        left = books.available.get(name, limit) + books.returned.get(name, 0)
+        found[_unit(name)] = {
+            "limit": _amount(name, limit),
+            "left": _amount(name, left),
+        }
+    return found
+
+
+def _unit(name: str) -> str:
+    return "seconds" if name == "milliseconds" else name
+
+
+def _amount(name: str, value: int) -> Any:
+    match name:
+        case "cost":
+            return str(Decimal(value) / COST_UNIT)
+        case "milliseconds":
+            return value / 1000
+    return value
+
+
+def _recoveries(history: list[tuple[Record, Event]]) -> tuple[RecoveryLine, ...]:
+    """Join what admission wrote of each recovery with what the task wrote of it."""
+    found: list[RecoveryLine] = []
+    change = msgspec.structs.replace
+    for record, event in sorted(history, key=lambda pair: pair[0].seq):
+        match event:
+            case events.RecoveryBegan(cause=cause, actor=actor):
+                found.append(RecoveryLine(at=record.at, cause=cause, actor=actor))
+            case events.RecoveryLoaded():
+                if not found or found[-1].number is not None:
+                    cause = "a step was interrupted"
+                    found.append(RecoveryLine(at=record.at, cause=cause))
+                found[-1] = change(
+                    found[-1],
+                    number=event.number,
+                    snapshot=event.snapshot,
+                    replayed=event.replayed,
+                )
+            case events.EffectsVerified(decided=decided):
+                found[-1] = change(found[-1], decided=decided)
+            case events.RecoveryDeclared(accepted=True, by=by):
+                found[-1] = change(found[-1], declared_by=by)
+            case events.RecoveryDeclared():
+                found[-1] = change(found[-1], refused=found[-1].refused + 1)
+    return tuple(found)
+
+
+def _json(text: str) -> Any:
+    """What JSON text says; None for no text."""
+    return msgspec.json.decode(text) if text else None

@@ -1,0 +1,266 @@
+"""Views of a store as plain lines: aligned columns, no colours, nothing that acts.
+
+Control characters in what a goal, a tool or a model says are shown as escapes: text
+from a store must not drive a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from .result import Result
+from .views import RecoveryLine, TaskLine, TaskSheet
+from .views_effects import EffectLine
+
+__all__ = ["effects_text", "log_line", "result_text", "sheet_text", "tasks_text"]
+
+GOAL = 60  # characters of a goal in a list
+REASON = 40
+ARGUMENTS = 60
+RESULT = 100
+FIELD = 200  # of one field in a line of `perdure log`
+
+
+def tasks_text(tasks: Sequence[TaskLine]) -> Iterator[str]:
+    """The list of tasks."""
+    if not tasks:
+        yield "no tasks"
+        return
+    yield from _table(
+        ("TASK", "AGENT", "STATUS", "STEPS", "REASON", "ENDS WITH", "GOAL"),
+        (
+            (
+                one.task,
+                one.agent,
+                one.status,
+                f"{one.steps_done}/{one.steps_total}",
+                _short(one.reason, REASON),
+                _short(one.ends_with, REASON),
+                _short(one.goal, GOAL),
+            )
+            for one in tasks
+        ),
+    )
+
+
+def sheet_text(sheet: TaskSheet) -> Iterator[str]:
+    """All about one task."""
+    yield from _pairs(
+        ("task", sheet.task),
+        ("agent", sheet.agent),
+        ("submitted", _time(sheet.at)),
+        ("status", sheet.status),
+        ("reason", sheet.reason),
+        ("detail", "" if sheet.detail == sheet.reason else sheet.detail),
+        ("ends with", sheet.ends_with),
+        ("key", sheet.key or ""),
+        ("group", sheet.group),
+        ("priority", str(sheet.priority or "")),
+        ("deadline", "" if sheet.deadline is None else _time(sheet.deadline)),
+        ("goal", sheet.goal),
+        ("constraints", "\n".join(sheet.constraints)),
+        ("inputs", _value(sheet.inputs) if sheet.inputs else ""),
+        ("output", "" if sheet.output is None else _value(sheet.output)),
+    )
+    yield ""
+    yield from _table(
+        ("STEP", "STATUS", "ATTEMPT", "ITERATIONS", "RESULT"),
+        (
+            (
+                one.step,
+                one.status,
+                str(one.attempt),
+                f"{one.iterations}/{one.max_iterations}",
+                _short(
+                    one.reason if one.result is None else _value(one.result), RESULT
+                ),
+            )
+            for one in sheet.steps
+        ),
+    )
+    yield ""
+    yield from _books(sheet)
+    yield ""
+    yield f"recoveries: {len(sheet.recoveries)}"
+    yield from map(_recovery, sheet.recoveries)
+
+
+def effects_text(effects: Sequence[EffectLine]) -> Iterator[str]:
+    """The ledger: each attempt with the statuses it went through."""
+    if not effects:
+        yield "no effects"
+        return
+    yield from _table(
+        ("OP", "STEP", "TOOL", "CLASS", "HISTORY", "REQUEST ID", "ARGUMENTS"),
+        (
+            (
+                f"{one.op}#{one.attempt}",
+                one.step,
+                _short(one.tool, REASON),
+                one.effect,
+                _history(one),
+                one.request_id,
+                _short(one.arguments, ARGUMENTS),
+            )
+            for one in effects
+        ),
+    )
+
+
+def log_line(event: Mapping[str, Any]) -> str:
+    """One event of a task's log: seq, time, name, and the other fields."""
+    fields = " ".join(
+        f"{name}={_short(_value(value), FIELD)}"
+        for name, value in event.items()
+        if name not in ("event", "seq", "at", "task")
+    )
+    return f"{event['seq']:>6}  {_time(event['at'])}  {event['event']:<24}  {fields}"
+
+
+def result_text(result: Result) -> Iterator[str]:
+    """What a task came to, as `perdure run` prints it."""
+    done = sum(status == "completed" for status in result.steps.values())
+    yield from _pairs(
+        ("task", result.task),
+        ("status", result.status),
+        ("reason", result.reason),
+        ("detail", "" if result.detail == result.reason else result.detail),
+        ("ends with", result.ends_with),
+        ("steps", f"{done}/{len(result.steps)}"),
+        ("spent", _amounts(result.spent)),
+        ("output", "" if result.output is None else _value(result.output)),
+    )
+
+
+def _history(effect: EffectLine) -> str:
+    changes = [
+        change.status
+        if change.status == "pending"
+        else f"{change.status} ({change.by})"
+        for change in effect.history
+    ]
+    if effect.probes and effect.status == "unknown":
+        changes.append(f"probed: {_short(effect.probes[-1].answer, REASON)}")
+    return " -> ".join(changes)
+
+
+def _recovery(one: RecoveryLine) -> str:
+    parts = [f"  {_time(one.at)}", _short(one.cause, RESULT)]
+    if one.actor:
+        parts.append(f"of {one.actor}")
+    if one.number is not None:
+        parts.append(f"snapshot {one.snapshot} + {one.replayed} events")
+    if one.decided:
+        decided = ", ".join(f"{op} {how}" for op, how in one.decided.items())
+        parts.append(f"decided: {decided}")
+    if one.refused:
+        parts.append(f"{one.refused} declarations refused")
+    if one.declared_by:
+        parts.append(f"declared by {one.declared_by}")
+    return "; ".join(parts)
+
+
+def _books(sheet: TaskSheet) -> Iterator[str]:
+    books = [
+        _flat(book) for book in (sheet.spent, sheet.spent_unknown, sheet.spent_recovery)
+    ]
+    limits = {
+        name: (str(b["limit"]), str(b["left"])) for name, b in sheet.budget.items()
+    }
+    rows = dict.fromkeys([*(name for book in books for name in book), *limits])
+    yield from _table(
+        ("AMOUNT", "SPENT", "UNKNOWN", "RECOVERY", "LIMIT", "LEFT"),
+        (
+            (
+                name,
+                *(book.get(name, "0") for book in books),
+                *limits.get(name, ("", "")),
+            )
+            for name in rows
+        ),
+        right=True,
+    )
+
+
+def _flat(book: Mapping[str, Any]) -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in book.items():
+        if name == "tool_calls":
+            flat["tool_calls"] = str(sum(value.values()))
+            flat |= {f"tool:{tool}": str(calls) for tool, calls in value.items()}
+        else:
+            flat[name] = str(value)
+    return flat
+
+
+def _amounts(book: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in _flat(book).items())
+
+
+def _table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, right: bool = False
+) -> Iterator[str]:
+    """Columns as wide as their widest cell; with `right` all but the first end even."""
+    lines = [tuple(head), *map(tuple, rows)]
+    wide = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = [
+            " " * (size - _width(cell)) + cell
+            if right and place
+            else cell + " " * (size - _width(cell))
+            for place, (cell, size) in enumerate(zip(line, wide, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _pairs(*pairs: tuple[str, str]) -> Iterator[str]:
+    """Names and values in two columns; empty values are left out, lines are kept."""
+    wide = max(len(name) for name, value in pairs if value)
+    for name, value in pairs:
+        if value:
+            first, *more = _tame(value).split("\n")
+            yield f"{name:<{wide}}  {first}"
+            yield from (f"{'':<{wide}}  {line}" for line in more)
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    return sum(
+        2 if unicodedata.east_asian_width(one) in "WF" else 1
+        for one in text
+        if not unicodedata.combining(one)
+    )
+
+
+def _short(text: str, limit: int) -> str:
+    """A text on one line, cut to `limit` characters."""
+    line = _tame(" ".join(text.split()))
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def _tame(text: str) -> str:
+    """The text with control characters as escapes; newlines stay."""
+    return "".join(
+        ascii(one)[1:-1]
+        if one != "\n" and unicodedata.category(one) in ("Cc", "Cs")
+        else one
+        for one in text
+    )
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+
+
+def _time(at: float) -> str:
+    """A second since the epoch, in UTC."""
+    moment = datetime.fromtimestamp(at, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

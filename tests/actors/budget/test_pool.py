@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from perdure.actors.budget.pool import PoolState, apply_pool, share
+from perdure.actors.events import Granted, GrantReturned, PoolOpened, TaskClosed
+
+
+def pool(**limits: int) -> PoolState:
+    return apply_pool(PoolState(), PoolOpened(limits=limits))
+
+
+def granted(state: PoolState, task: str, **amounts: int) -> PoolState:
+    grant = f"{task}/{len(state.grants.get(task, {}))}"
+    return apply_pool(state, Granted(grant=grant, task=task, amounts=amounts))
+
+
+def test_what_the_task_limits_is_granted_whole_and_the_rest_shared() -> None:
+    # B61
+    wanted = {"tool_calls": 3}
+    assert share(pool(tokens=100), wanted, active=8) == {"tool_calls": 3, "tokens": 12}
+
+
+def test_a_pool_without_limits_grants_what_is_wanted() -> None:
+    assert share(pool(), {"tokens": 5}, active=8) == {"tokens": 5}
+
+
+def test_the_pool_refuses_more_than_it_has_left_and_says_how_much() -> None:
+    # R13
+    state = granted(pool(tokens=1000), "a", tokens=600)
+    refused = share(state, {"tokens": 600}, active=8)
+    assert refused == (
+        "the pool has 400 tokens left, and the task's budget asks for 600"
+    )
+    assert share(state, {"tokens": 400}, active=8) == {"tokens": 400}
+
+
+def test_what_comes_back_can_be_granted_again_and_what_was_used_cannot() -> None:
+    state = granted(pool(tokens=100), "a", tokens=60)
+    state = apply_pool(state, GrantReturned(task="a", amounts={"tokens": 25}))
+    assert share(state, {"tokens": 65}, active=1) == {"tokens": 65}
+    assert isinstance(share(state, {"tokens": 66}, active=1), str)
+    assert state.grants == {}
+
+
+def test_several_grants_of_a_task_are_kept_by_id() -> None:
+    state = granted(granted(pool(), "a", tokens=1), "a", tokens=2)
+    assert state.grants == {"a": {"a/0": {"tokens": 1}, "a/1": {"tokens": 2}}}
+    assert (state.out, state.version) == ({"tokens": 3}, 3)
+
+
+def test_an_overdrawn_pool_shares_nothing() -> None:
+    state = apply_pool(
+        granted(pool(tokens=10), "a", tokens=10), PoolOpened(limits={"tokens": 5})
+    )
+    assert share(state, {}, active=2) == {"tokens": 0}
+
+
+def test_events_of_other_streams_are_refused() -> None:
+    with pytest.raises(TypeError, match="TaskClosed"):
+        apply_pool(PoolState(), TaskClosed(status="completed"))

@@ -23,6 +23,7 @@ __all__ = ["Durable", "Folded"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 STATE_SCHEMA = 1
+NODE_EVENTS = 8  # events since the last snapshot that make one before a node worth it
 
 
 class _StreamLoaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +120,7 @@ class Durable(Actor, Generic[S]):
                 loaded.snapshot.body, type=self._state_type
             )
         for record in loaded.records:
-            self.state = self.fold(self.state, self.house.codec.decode(record))
+            self.state = self.fold(self.state, self.house.event_of(record))
         self._since_snapshot = len(loaded.records)
         return Folded(snapshot=base, replayed=len(loaded.records))
 
@@ -150,7 +151,7 @@ class Durable(Actor, Generic[S]):
         for record in records[: len(events)]:
             # Not the events as they were handed in: what is applied is what a later
             # incarnation will read, to the order of the keys.
-            self.state = self.fold(self.state, self.house.codec.decode(record))
+            self.state = self.fold(self.state, self.house.event_of(record))
         hit(f"{self.label}.apply.after", type(events[-1]).__name__)
         self.last_seq = records[len(events) - 1].seq
         self._since_snapshot += len(events)
@@ -180,10 +181,15 @@ class Durable(Actor, Generic[S]):
         )
         hit("snapshot.taken", self.label)
 
+    def snapshot_before(self, reason: str) -> None:
+        """Snapshot at a key node, unless hardly anything came since the last one."""
+        if self._since_snapshot >= NODE_EVENTS:
+            self.snapshot(reason)
+
     def owns(self) -> bool:
         """Tell, on any thread, whether this incarnation still may write its stream."""
         return self._lease is not None and self.house.journal.holds(self._lease)
 
-    def when_durable(self, seq: int, callback: Callable[[], None]) -> None:
+    def when_durable(self, seq: int, callback: Callable[[], object]) -> None:
         """Call back, off this actor's turn, once `seq` is flushed."""
         self.house.journal.when_durable(seq, callback)

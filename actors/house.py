@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 
 from ..storage.codec import Codec
 from ..storage.journal import Journal
+from ..storage.records import Record
 from ..supervision.address import Address
 from ..supervision.system import System
 from .agent import Agent
 from .baseline import Baseline
 from .budget.account import Budget
+from .events import Event
 from .executor.executor import Executor
 
 __all__ = ["House"]
@@ -72,6 +74,12 @@ class House:
             self._journal.close(0.0)
             self._journal = self.open_journal()
         return self._journal
+
+    def event_of(self, record: Record) -> Event:
+        """Decode a record; raises Undecodable where this code does not know it."""
+        event = self.codec.decode(record)
+        assert isinstance(event, Event)
+        return event
 
     def now(self) -> float:
         """Seconds since the epoch, by the dispatcher's clock."""

@@ -142,9 +142,10 @@ class Allocated(Message, frozen=True, kw_only=True):
 
 
 class Enlarge(Message, frozen=True, kw_only=True):
-    """One more grant for a task that already has one."""
+    """One more grant for a task that already has one; `grant` names it, once."""
 
     task: str
+    grant: str
     amounts: Amounts
     promise: Promise
 

@@ -28,6 +28,9 @@ __all__ = [
 
 EffectClass: TypeAlias = Literal["read", "idempotent", "once"]
 INJECTED = ("ctx", "request_id")
+ANCHORS = 32  # of one call
+ANCHOR_NAME = 64  # characters
+ANCHOR_VALUE = 1_000  # characters
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +77,12 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     anchors: dict[str, str]
 
     def anchor(self, name: str, value: str) -> None:
-        """Keep a variable visible to the model until the task ends (B14)."""
-        self.anchors[name] = value
+        """Keep a variable visible to the model until the task ends (B14).
+
+        Short values only: 1,000 characters are kept, and 32 anchors of one call.
+        """
+        if name in self.anchors or len(self.anchors) < ANCHORS:
+            self.anchors[str(name)[:ANCHOR_NAME]] = str(value)[:ANCHOR_VALUE]
 
 
 class Tool:

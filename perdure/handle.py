@@ -39,7 +39,6 @@ class Handle:
         Raises TimeoutError after `timeout` seconds, RuntimeFailed or RuntimeClosed when
         nothing can move the task any more, UseAsync inside an event loop.
         """
-        self._runtime.refuse_in_loop("wait", "`await handle`")
         return self._runtime.wait(self.id, timeout)
 
     def __await__(self) -> Generator[Any, None, Result]:
@@ -52,7 +51,6 @@ class Handle:
 
     def pause(self, by: str = "operator") -> bool:
         """Stop after the operations in flight; False where it is not running."""
-        self._runtime.refuse_in_loop("pause", "`await handle.apause()`")
         return self._runtime.pause(self.id, by)
 
     async def apause(self, by: str = "operator") -> bool:
@@ -64,7 +62,6 @@ class Handle:
 
         Raises TaskNotFound.
         """
-        self._runtime.refuse_in_loop("resume", "`await handle.aresume()`")
         return self._runtime.resume(self.id, by)
 
     async def aresume(self, by: str = "operator") -> bool:
@@ -77,7 +74,6 @@ class Handle:
         A task that had ended before keeps its result: the answer is the truth, not the
         wish. Raises TimeoutError after `timeout` seconds; the wish stands all the same.
         """
-        self._runtime.refuse_in_loop("cancel", "`await handle.acancel()`")
         return self._runtime.cancel(self.id, by, timeout)
 
     async def acancel(self, by: str = "operator") -> Result:
@@ -90,7 +86,6 @@ class Handle:
 
         Raises Misuse where the pool has not so much, or the task does not limit it.
         """
-        self._runtime.refuse_in_loop("extend", "`await handle.aextend(...)`")
         self._runtime.extend(self.id, budget)
 
     async def aextend(self, budget: Budget) -> None:

@@ -8,6 +8,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -33,15 +34,15 @@ from .errors import (
     TaskNotFound,
     UseAsync,
 )
-from .events import line_of
 from .handle import Handle
 from .logs import open_sink
+from .reading import Reading
 from .result import ENDED, STOPPED, Result, result_of
 from .storage.backend import Backend
 from .storage.codec import Codec
-from .storage.errors import CannotOpen, NewerLayout, NotAStore, StoreLocked
+from .storage.errors import StorageError, StoreLocked
 from .storage.journal import Journal
-from .storage.records import Record
+from .storage.reader import Reader, open_reader
 from .storage.sqlite import SqliteBackend
 from .supervision.dispatch import Dispatcher, PoolDispatcher
 from .supervision.faults import hit
@@ -49,16 +50,16 @@ from .supervision.lifecycle import ActorStopped
 from .supervision.promise import Promise
 from .supervision.supervisor import Supervisor
 from .supervision.system import System
+from .telling import Notices, Teller
 from .tree import root_spec
 from .waiters import Waiters
 from .watch import FRONT, FrontDesk, Openings
 
 __all__ = ["Runtime"]
 
+LOOK_AGAIN = 1.0  # seconds until a waiter looks again at a store that did not answer
 ASK_TIMEOUT = 30.0  # seconds for a call that only has to become durable
 TASK_LIMIT = 500_000  # bytes of a submission as JSON
-STOPS = frozenset({"TaskPaused", "TaskParked", "TaskClosed"})
-NOTICES = STOPS | {"Alerted"}
 
 
 class Runtime:
@@ -109,17 +110,26 @@ class Runtime:
         self._store = store
         self._own_dispatcher = dispatcher is None
         self._dispatcher: Dispatcher = dispatcher or PoolDispatcher()
-        self._on_event = on_event
         self._pid = os.getpid()
         self._failed: RuntimeFailed | None = None
         self._closed = False
-        self._closing = threading.Lock()
+        self._closing = threading.RLock()
         self._codec = Codec(EVENTS)
+        self._teller: Teller | None = None
+        self._waiters = Waiters(self._dispatcher)
+        self._reading = Reading(self._open_reader)
         journal = self._open_first()
         try:
             self._sink = open_sink(log)
+            notices = None
+            if on_event is not None:
+                notices = Notices(on_event, self._dispatcher, self._log)
+            teller = Teller(self._sink, self._waiters, notices)
+            self._reading.read(lambda reader: teller.follow(journal, reader))
+            self._teller = teller
         except BaseException:
-            journal.close(0.0)
+            journal.close(self.baseline.shutdown_timeout)
+            self._let_dispatcher_go()
             raise
         self._system = System(self._dispatcher, self._log)
         self._executor = Executor(
@@ -140,11 +150,7 @@ class Runtime:
             open_journal=self._open_again,
             journal=journal,
         )
-        self._readers = threading.Lock()
-        self._reader = self._backend.reader(self._warn)
-        self._waiters = Waiters(self._dispatcher)
         self._openings = Openings(self._dispatcher)
-        self._follow(journal)
         self._system.spawn(
             FRONT,
             lambda: FrontDesk(
@@ -154,19 +160,19 @@ class Runtime:
             ),
         )
         if self._own_dispatcher:
-            atexit.register(self.close)
+            atexit.register(self._close)
 
     # ── opening ──────────────────────────────────────────────────────────────────
 
     def _open_first(self) -> Journal:
         try:
             return self._open_again()
-        except (NotAStore, NewerLayout, CannotOpen) as error:
-            self._let_dispatcher_go()
-            raise StoreRefused(str(error)) from None
         except StoreLocked as error:
             self._let_dispatcher_go()
             raise StoreBusy(str(error)) from None
+        except StorageError as error:
+            self._let_dispatcher_go()
+            raise StoreRefused(str(error)) from None
         except BaseException:
             self._let_dispatcher_go()
             raise
@@ -178,62 +184,35 @@ class Runtime:
     def _open_again(self) -> Journal:
         store = self._store
         if isinstance(store, str | os.PathLike):
-            self._backend: Backend = SqliteBackend(Path(store))
+            first = self._teller is None
+            backend: Backend = SqliteBackend(Path(store), create=first)
         else:
-            self._backend = store
+            backend = store
         journal = Journal(
-            self._backend,
+            backend,
             time=self._dispatcher.clock.time,
             background=self._dispatcher.background,
             call_later=self._dispatcher.call_later,
             hit=hit,
         )
         journal.on_warning(self._warn)
-        if hasattr(self, "_house"):
-            self._follow(journal)
+        if self._teller is not None:
+            self._reading.renew()
+            try:
+                reader = self._open_reader()
+                with closing(reader):
+                    self._teller.follow(journal, reader)
+            except BaseException:
+                journal.close(0.0)
+                raise
+            self._waiters.look_again()
         return journal
 
-    def _follow(self, journal: Journal) -> None:
-        """Write the lines that flushed records lack, then one for each new record."""
-        last = self._sink.last_seq()
-        if last is not None:
-            reader = self._backend.reader(self._warn)
-            try:
-                while page := reader.records(after_seq=last):
-                    self._write_lines(page)
-                    last = page[-1].seq
-            finally:
-                reader.close()
-        journal.on_flushed(self._flushed)
-
-    def _flushed(self, records: Sequence[Record]) -> None:
-        self._write_lines(records)
-        for record in records:
-            if record.type in NOTICES:
-                self._notice(record)
-
-    def _write_lines(self, records: Sequence[Record]) -> None:
-        for record in records:
-            name, fields = line_of(record)
-            self._sink.write(name, fields)
-
-    def _notice(self, record: Record) -> None:
-        name, fields = line_of(record)
-        if record.type in STOPS:
-            self._waiters.stopped(fields["task"])
-        if self._on_event is None:
-            return
-        callback = self._on_event
-
-        def call() -> None:
-            try:
-                callback(name, fields)
-            except BaseException as error:
-                self._log(
-                    "callback.failed", where="on_event", error=repr(error), traceback=""
-                )
-
-        self._dispatcher.start_job("on_event", call)
+    def _open_reader(self) -> Reader:
+        store = self._store
+        if isinstance(store, str | os.PathLike):
+            return open_reader(store, warn=self._warn)
+        return store.reader(self._warn)
 
     def _log(self, event: str, **fields: Any) -> None:
         self._sink.write(event, {"at": self._dispatcher.clock.time(), **fields})
@@ -278,7 +257,8 @@ class Runtime:
 
         Raises:
             Misuse: naming the argument, the value and the fix.
-            RuntimeClosed, RuntimeFailed: nothing was queued.
+            RuntimeClosed, RuntimeFailed, TimeoutError: it was not queued, or nobody can
+            tell; submitting with a `key` again is safe.
             UseAsync: inside an event loop.
         """
         self.refuse_in_loop("submit", "`await runtime.asubmit(...)`")
@@ -341,7 +321,6 @@ class Runtime:
         )
         try:
             body = self._codec.encode(task)[2]
-            msgspec.json.decode(body, type=TaskSubmitted)  # as every later run will
         except Exception as error:
             raise Misuse(f"the task cannot be stored: {error}") from None
         if len(body) > TASK_LIMIT:
@@ -358,14 +337,14 @@ class Runtime:
 
     def tasks(self) -> list[TaskRow]:
         """All tasks of the store with their status, by id."""
-        with self._readers:
-            rows = self._reader.rows(names.TASK_ROWS)
+        self._refuse_if_forked()
+        rows = self._reading.read(lambda reader: reader.rows(names.TASK_ROWS))
         return [msgspec.json.decode(row.value or b"", type=TaskRow) for row in rows]
 
     def row(self, task: str) -> TaskRow:
         """The row of a task. Raises TaskNotFound."""
-        with self._readers:
-            found = self._reader.row(names.TASK_ROWS, task)
+        self._refuse_if_forked()
+        found = self._reading.read(lambda reader: reader.row(names.TASK_ROWS, task))
         if found is None:
             raise TaskNotFound(f"no task {task!r} in the store; see `perdure ps`")
         return msgspec.json.decode(found, type=TaskRow)
@@ -381,44 +360,66 @@ class Runtime:
         self, task: str, timeout: float | None = None, *, ended: bool = False
     ) -> Result:
         """See `Handle.wait`; with `ended` only an end counts as a stop."""
+        self.refuse_in_loop("wait", "`await handle`")
         clock = self._dispatcher.clock
         until = None if timeout is None else clock.monotonic() + timeout
         while True:
+            self._refuse_if_forked()
             promise = self._waiters.next_stop(task)
-            found = self.result(task)
-            if found is not None and (not ended or found.status in ENDED):
-                self._waiters.drop(task, promise)
-                return found
-            self._refuse_if_over()
-            left = None if until is None else max(0.0, until - clock.monotonic())
             try:
+                found, sure = self._look(task)
+                if found is not None and (not ended or found.status in ENDED):
+                    return found
+                self._refuse_if_over()
+                left = None if until is None else max(0.0, until - clock.monotonic())
+                if not sure:
+                    left = LOOK_AGAIN if left is None else min(left, LOOK_AGAIN)
                 promise.result(left)
             except TimeoutError:
+                if sure or (until is not None and clock.monotonic() >= until):
+                    raise TimeoutError(
+                        f"task {task} has not stopped within {timeout} s; it goes on"
+                    ) from None
+            finally:
                 self._waiters.drop(task, promise)
-                raise TimeoutError(
-                    f"task {task} has not stopped within {timeout} s; it goes on"
-                ) from None
 
     async def await_stop(self, task: str, *, ended: bool = False) -> Result:
         """`wait` for event loops: holds no thread."""
         loop = asyncio.get_running_loop()
         while True:
+            self._refuse_if_forked()
             promise = self._waiters.next_stop(task)
-            found = await asyncio.to_thread(self.result, task)
-            if found is not None and (not ended or found.status in ENDED):
+            try:
+                found, sure = await asyncio.to_thread(self._look, task)
+                if found is not None and (not ended or found.status in ENDED):
+                    return found
+                self._refuse_if_over()
+                stop = _as_future(promise, loop)
+                if sure:
+                    await stop
+                else:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(stop, LOOK_AGAIN)
+            finally:
                 self._waiters.drop(task, promise)
-                return found
-            self._refuse_if_over()
-            await _as_future(promise, loop)
+
+    def _look(self, task: str) -> tuple[Result | None, bool]:
+        """The result, if there is one, and whether the store could say so."""
+        try:
+            return self.result(task), True
+        except StoreRefused:  # its journal has just failed and is opened again
+            return None, False
 
     def pause(self, task: str, by: str) -> bool:
         """See `Handle.pause`."""
+        self.refuse_in_loop("pause", "`await handle.apause()`")
         self.row(task)
         done: bool = self._ask(lambda p: Pause(task=task, by=by, promise=p))
         return done
 
     def resume(self, task: str, by: str) -> bool:
         """See `Handle.resume`."""
+        self.refuse_in_loop("resume", "`await handle.aresume()`")
         self.row(task)
         done: bool = self._ask(lambda p: Resume(task=task, by=by, promise=p))
         return done
@@ -431,19 +432,20 @@ class Runtime:
 
     def cancel(self, task: str, by: str, timeout: float | None) -> Result:
         """See `Handle.cancel`."""
+        self.refuse_in_loop("cancel", "`await handle.acancel()`")
         self.ask_cancel(task, by)
         return self.wait(task, timeout, ended=True)
 
     def extend(self, task: str, budget: Budget) -> None:
         """See `Handle.extend`."""
+        self.refuse_in_loop("extend", "`await handle.aextend(...)`")
         row = self.row(task)
         if row.status in ENDED:
             raise Misuse(f"task {task} has ended ({row.status}); nothing to extend")
         if not isinstance(budget, Budget):
             raise Misuse(f"budget={budget!r} is no Budget; give Budget(tokens=…)")
         amounts = limits_of(budget)
-        with self._readers:
-            first = self._reader.records(0, 1, f"task/{task}")[0]
+        first = self._reading.read(lambda r: r.records(0, 1, f"task/{task}"))[0]
         submitted = self._codec.decode(first)
         assert isinstance(submitted, TaskSubmitted)
         free = sorted(set(amounts) - set(submitted.budget))
@@ -452,8 +454,10 @@ class Runtime:
                 f"task {task} does not limit {', '.join(free)}: extend what it limits "
                 f"({', '.join(sorted(submitted.budget)) or 'nothing'})"
             )
+        grant = f"{task}/{self._house.new_id()}"
         refusal = self._ask(
-            lambda p: Enlarge(task=task, amounts=amounts, promise=p), to=names.POOL
+            lambda p: Enlarge(task=task, grant=grant, amounts=amounts, promise=p),
+            to=names.POOL,
         )
         if refusal is not None:
             raise Misuse(f"task {task} cannot be extended: {refusal}")
@@ -489,10 +493,14 @@ class Runtime:
                     raise
 
     def _refuse_if_over(self) -> None:
-        if self._failed is not None:
-            raise self._failed
+        self._refuse_if_forked()
         if self._closed:
             raise RuntimeClosed
+        if self._failed is not None:
+            raise self._failed
+
+    def _refuse_if_forked(self) -> None:
+        # First of all: a lock that another thread held at the fork stays held here.
         if os.getpid() != self._pid:
             raise RuntimeClosed(
                 "this process was forked from the runtime's: open a Runtime here"
@@ -510,17 +518,30 @@ class Runtime:
     # ── closing ──────────────────────────────────────────────────────────────────
 
     def close(self, timeout: float | None = None) -> None:
-        """Drain and let the store go; again is a no-op.
+        """Drain and let the store go; again is a no-op, and so it is after a fork.
 
         Nothing new is begun, operations in flight are recorded if they end within
         `timeout` seconds (the baseline's 5 by default), the rest is as after a kill.
+        A call while another thread closes returns when that is done.
+
+        Raises UseAsync inside an event loop.
         """
-        with self._closing:
-            if self._closed:
-                return
-            self._closed = True
+        self.refuse_in_loop("close", "`await runtime.aclose()` or `async with`")
+        self._close(timeout)
+
+    async def aclose(self, timeout: float | None = None) -> None:
+        """`close` for event loops."""
+        await asyncio.to_thread(self._close, timeout)
+
+    def _close(self, timeout: float | None = None) -> None:
         if os.getpid() != self._pid:
             return
+        with self._closing:
+            if not self._closed:
+                self._closed = True
+                self._drain_and_let_go(timeout)
+
+    def _drain_and_let_go(self, timeout: float | None) -> None:
         limit = self.baseline.shutdown_timeout if timeout is None else timeout
         hit("runtime.close.before")
         if self._failed is None:
@@ -538,18 +559,25 @@ class Runtime:
         self._system.join(FRONT, self.baseline.shutdown_timeout)
         self._system.stop(names.ROOT)
         self._system.join(names.ROOT, self.baseline.shutdown_timeout)
-        self._house.journal.close(self.baseline.shutdown_timeout)
-        with self._readers:
-            self._reader.close()
         over = RuntimeClosed()
+        self._reading.close(over)
+        try:
+            self._house.journal.close(self.baseline.shutdown_timeout)
+        except StorageError as error:  # it rests as a kill leaves it
+            self._log("journal.trouble", kind="close", detail=str(error), retry_in=0.0)
         self._openings.fail(over)
         self._waiters.fail(over)
         hit("runtime.close.after")
         self._let_dispatcher_go()
         self._sink.close()
-        atexit.unregister(self.close)
+        atexit.unregister(self._close)
 
     def __enter__(self) -> Self:
+        try:
+            self.refuse_in_loop("with Runtime(...)", "`async with Runtime(...)`")
+        except UseAsync:
+            self._close(0.0)
+            raise
         return self
 
     def __exit__(
@@ -569,7 +597,7 @@ class Runtime:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await asyncio.to_thread(self.close)
+        await self.aclose()
 
 
 def _baseline(baseline: Baseline | None, active: int | None) -> Baseline:

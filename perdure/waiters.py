@@ -45,6 +45,14 @@ class Waiters:
         for promise in waiting:
             promise.set(None)
 
+    def look_again(self) -> None:
+        """Tasks may have stopped unheard: have every caller look at the store."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        for promises in waiting.values():
+            for promise in promises:
+                promise.set(None)
+
     def fail(self, error: BaseException) -> None:
         """Nothing will stop any more: the runtime has ended."""
         with self._lock:

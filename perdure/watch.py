@@ -24,16 +24,21 @@ class Openings:
         self._dispatcher = dispatcher
         self._lock = threading.Lock()
         self._up = False
+        self._over: BaseException | None = None
         self._waiting: list[Promise] = []
 
     def wait_for(self) -> Promise:
         """A promise that is kept once admission is up, at once if it is."""
         promise = Promise(self._dispatcher)
         with self._lock:
-            if not self._up:
+            over = self._over
+            if over is None and not self._up:
                 self._waiting.append(promise)
                 return promise
-        promise.set(None)
+        if over is not None:
+            promise.fail(over)
+        else:
+            promise.set(None)
         return promise
 
     def set(self, up: bool) -> None:
@@ -49,6 +54,7 @@ class Openings:
     def fail(self, error: BaseException) -> None:
         """Nothing will come up any more."""
         with self._lock:
+            self._over = error
             waiting, self._waiting = self._waiting, []
         for promise in waiting:
             promise.fail(error)

@@ -196,7 +196,7 @@ class Journal:
         """The number of records that are not durable yet."""
         return self._pending.backlog
 
-    def when_durable(self, seq: int, callback: Callable[[], None]) -> None:
+    def when_durable(self, seq: int, callback: Callable[[], object]) -> None:
         """Call `callback` once `seq` is flushed: on the writer's thread, or at once.
 
         It is never called where the record was left out or the journal fails first.

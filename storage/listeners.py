@@ -28,7 +28,7 @@ class Listeners:
         self.failed: list[Callable[[StorageError], None]] = []
         self.warned: list[Callable[[str, Mapping[str, object]], None]] = []
 
-    def each(self, callbacks: Iterable[Callable[..., None]], *args: object) -> None:
+    def each(self, callbacks: Iterable[Callable[..., object]], *args: object) -> None:
         """Call every one of them, whatever the others do."""
         for callback in list(callbacks):
             try:

@@ -44,7 +44,7 @@ class Pending:
         self.backlog = 0  # records that are not flushed
         self._reads: deque[PendingRead] = deque()
         self._queue: deque[Entry] = deque()
-        self._waiters: list[tuple[int, int, Callable[[], None]]] = []
+        self._waiters: list[tuple[int, int, Callable[[], object]]] = []
         self._order = 0
         self._left_out: set[int] = set()
         self._snapshots: dict[str, Snapshot] = {}
@@ -111,16 +111,16 @@ class Pending:
         heapq.heapify(self._waiters)
         return dropped
 
-    def settle(self, batch: Batch) -> list[Callable[[], None]]:
+    def settle(self, batch: Batch) -> list[Callable[[], object]]:
         """Count a batch as flushed and return the callbacks that waited for it."""
         self.durable_seq = batch.upto
         self.backlog -= len(batch.records)
-        due: list[Callable[[], None]] = []
+        due: list[Callable[[], object]] = []
         while self._waiters and self._waiters[0][0] <= self.durable_seq:
             due.append(heapq.heappop(self._waiters)[2])
         return due
 
-    def wait_for(self, seq: int, callback: Callable[[], None]) -> bool:
+    def wait_for(self, seq: int, callback: Callable[[], object]) -> bool:
         """Keep a callback for the flush of `seq`; False where it is due at once.
 
         A callback for a record that was left out is never called.

@@ -51,11 +51,15 @@ class SqliteBackend:
     """One opening of a store file.
 
     Args:
-        path: the file; made on `open` where it does not exist, in a folder that does.
+        path: the file, in a folder that exists.
+        create: make the file on `open` where it does not exist. A runtime that opens
+            its store again says False: an empty store in place of one that is away
+            would look as if all tasks were lost.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
         self._path = Path(os.path.realpath(path))
+        self._create = create
         self._lock: OwnerLock | None = None
         self._connection: apsw.Connection | None = None
         self._readers: list[SqliteReader] = []
@@ -79,7 +83,7 @@ class SqliteBackend:
             StoreLocked: another runtime owns it.
             StoreTrouble: it is full or busy just now.
         """
-        if not is_missing(self._path):
+        if not self._create or not is_missing(self._path):
             look(self._path)
         try:
             self._lock = OwnerLock(self._path)
@@ -93,7 +97,7 @@ class SqliteBackend:
 
     def _open(self) -> Opening:
         try:
-            if is_missing(self._path):
+            if self._create and is_missing(self._path):
                 create(self._path)
             look(self._path)
         except OSError as error:

@@ -30,7 +30,7 @@ class Promise:
         self._dispatcher = dispatcher
         self._future: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
         self._lock = threading.Lock()
-        self._callbacks: list[Callable[[Promise], None]] = []
+        self._callbacks: list[Callable[[Promise], object]] = []
         self._done = False
         self.asked: Cell | None = None  # whose end fails it
 
@@ -76,7 +76,7 @@ class Promise:
             msg = f"no answer within {timeout} s"
             raise TimeoutError(msg) from None
 
-    def add_done_callback(self, callback: Callable[[Promise], None]) -> None:
+    def add_done_callback(self, callback: Callable[[Promise], object]) -> None:
         """Call `callback(promise)` once it is done, at once if it is already.
 
         It runs on the thread that answers, often a turn: keep it as short as a
@@ -98,7 +98,7 @@ class Promise:
         for callback in callbacks:
             self._call(callback)
 
-    def _call(self, callback: Callable[[Promise], None]) -> None:
+    def _call(self, callback: Callable[[Promise], object]) -> None:
         try:
             callback(self)
         except BaseException as error:

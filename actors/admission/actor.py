@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -312,7 +313,7 @@ class Admission(Durable[QueueState]):
         if self.drains is not None:
             if self.idle.issuperset(self.state.active()) and not self.starting:
                 for promise in self.drains:
-                    self.when_durable(self.last_seq, lambda p=promise: p.set(None))
+                    self.when_durable(self.last_seq, partial(promise.set, None))
             return
         slots = self.house.baseline.active_tasks - len(
             self.starting - set(self.state.active())

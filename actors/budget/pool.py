@@ -102,9 +102,10 @@ class Pool(Durable[PoolState]):
                 if f"{task}/first" not in self.state.grants.get(task, {}):
                     refusal = self._grant(task, f"{task}/first", amounts)
                 reply_to.tell(Allocated(task=task, refusal=refusal))
-            case Enlarge(task=task, amounts=amounts, promise=promise):
-                number = len(self.state.grants.get(task, {}))
-                refusal = self._grant(task, f"{task}/{number}", amounts, only=True)
+            case Enlarge(task=task, grant=grant, amounts=amounts, promise=promise):
+                refusal = None
+                if grant not in self.state.grants.get(task, {}):
+                    refusal = self._grant(task, grant, amounts, only=True)
                 self._tell(task)
                 self.when_durable(self.last_seq, lambda: promise.set(refusal))
             case FetchGrants(task=task):

@@ -24,6 +24,10 @@ __all__ = ["Executor", "Key", "Outcome", "Work"]
 Key: TypeAlias = tuple[str, str]
 ERROR_LIMIT = 2_000  # characters
 
+# What closed executors of this process left running: a runtime that opens the same
+# store after them must not take their store's free lock for the workers' end.
+_left_behind: dict[Key, _Run] = {}
+
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a piece of work ended.
@@ -140,10 +144,17 @@ class Executor:
             return "running" if run.outcome is None else "ended"
 
     def worker_lives(self, key: Key) -> bool:
-        """Tell whether the worker of `key` still runs, past its deadline included."""
+        """Tell whether the worker of `key` still runs, past its deadline included.
+
+        A worker of an earlier runtime of this process counts, though its outcome is
+        lost.
+        """
         with self._lock:
             run = self._runs.get(key)
-            return run is not None and run.alive
+        if run is not None:
+            return run.alive
+        left = _left_behind.get(key)
+        return left is not None and left.alive
 
     def outcome(self, key: Key) -> Outcome | None:
         """The outcome of `key` that no flushed record holds yet."""
@@ -178,6 +189,9 @@ class Executor:
         self.drain()
         with self._lock:
             self._closed = True
+            for key, run in self._runs.items():
+                if run.alive:
+                    _left_behind[key] = run
         if self._loop is not None:
             self._loop.close()
 
@@ -260,6 +274,7 @@ class Executor:
             run.timer.cancel()
         with self._lock:
             run.alive = False
+            _left_behind.pop(run.work.key, None)
             first = run.outcome is None
             if first:
                 run.outcome = outcome

@@ -93,9 +93,9 @@ class Ledger(Durable[LedgerState]):
                 self._ended(op, attempt, outcome)
             case SettleReply(op=op, attempt=attempt):
                 self._settled(op, attempt)
-            case Verify(attempts=attempts):
-                for attempt in attempts:
-                    self._verify(attempt)
+            case Verify(attempts=wanted):
+                for one in wanted:
+                    self._verify(one)
             case Recall(step=step, reply_to=reply_to):
                 mine = [e for e in self.state.entries.values() if e.step == step]
                 reply_to.tell(Recalled(entries=tuple(mine)))
@@ -190,6 +190,8 @@ class Ledger(Durable[LedgerState]):
             allowed=self.owns,
             deliver=self._deliver(wanted.op, wanted.attempt),
         )
+        if tool.effect == "once":
+            self.snapshot_before("a once effect is next")
         self._register_and_run(registered, work)
 
     def _registration(
@@ -302,6 +304,8 @@ class Ledger(Durable[LedgerState]):
         hit("effect.recorded", entry.name)
         key, executor = self.work_key(op, attempt), self.house.executor
         self.when_durable(seq, lambda: executor.forget(key))
+        if blobs:
+            self.snapshot("a big result arrived")
         if not executor.worker_lives(key):
             self.resolver.worker_ended(op)
         self.decide(self.state.entries[op])
@@ -355,7 +359,8 @@ class Ledger(Durable[LedgerState]):
                 error="the process or its worker ended before an outcome was recorded",
             )
         )
-        self.resolver.worker_ended(entry.op)
+        if not self.house.executor.worker_lives(self.work_key(entry.op, entry.attempt)):
+            self.resolver.worker_ended(entry.op)
         message = Hold(op=entry.op, attempt=entry.attempt)
         self.house.address(account(self.task)).tell(message)
 

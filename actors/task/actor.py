@@ -141,10 +141,10 @@ class Task(Durable[TaskState]):
                 self._rebuilt(entries)
             case Judged():
                 self.judging.judged(message)
-            case TryAgain(op=number, attempt=attempt):
-                op = self.state.ops.get(number)
-                if op is not None and op.open and op.attempt == attempt:
-                    self.operations.begin(op)
+            case TryAgain():
+                waited = self.state.ops.get(message.op)
+                if waited and waited.open and waited.attempt == message.attempt:
+                    self.operations.begin(waited)
             case StatementReply() | Closed():
                 self._books(message)
             case Order():

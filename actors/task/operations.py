@@ -177,20 +177,29 @@ class Operations:
 
     def perform(self, op: Op, request: ModelRequest | None) -> Perform:
         """The message that asks the ledger for an attempt."""
-        action = op.action
-        tool = isinstance(action, CallTool)
-        return Perform(
+        model = Perform(
             op=op.op,
             attempt=op.attempt,
             step=op.step,
-            kind="tool" if tool else "model",
-            name=action.tool if tool else "model",
-            arguments=action.arguments if tool else "",
+            kind="model",
+            name="model",
+            arguments="",
             occurrence=op.op,
-            call_id=action.call_id if tool else "",
-            parent=action.parent if tool else 0,
+            call_id="",
+            parent=0,
             request=request,
             reply_to=self._task.address,
+        )
+        action = op.action
+        if not isinstance(action, CallTool):
+            return model
+        return msgspec.structs.replace(
+            model,
+            kind="tool",
+            name=action.tool,
+            arguments=action.arguments,
+            call_id=action.call_id,
+            parent=action.parent,
         )
 
     # ── back ─────────────────────────────────────────────────────────────────────

@@ -26,6 +26,7 @@ __all__ = [
 
 FACT_LIMIT = 4_000  # characters of one result in a request
 FACTS_LIMIT = 8_000  # characters of all operations together
+ARGUMENTS_LIMIT = 1_000  # characters of one call's arguments in a request
 DECLARATION_FORM = (
     "The runtime restarted. Before anything else, state where the task stands, as one "
     'JSON object and nothing more: {"done": [ids of completed steps], "next": "id of '
@@ -141,7 +142,7 @@ def operations(entries: Sequence[Entry], until: int) -> tuple[OperationView, ...
         found.append(
             OperationView(
                 tool=entry.name,
-                arguments=entry.arguments if is_portable(entry.arguments) else "{}",
+                arguments=_bounded_arguments(entry.arguments),
                 outcome=entry.status,
                 result=text,
                 evidence=f"op{entry.op}",
@@ -197,6 +198,12 @@ def _bounded_json(text: str) -> str:
     if len(text) <= FACT_LIMIT:
         return text
     return json.dumps(f"{text[:FACT_LIMIT]} (cut: {len(text)} characters)")
+
+
+def _bounded_arguments(text: str) -> str:
+    if len(text) > ARGUMENTS_LIMIT:
+        return json.dumps({"cut": text[:ARGUMENTS_LIMIT]})
+    return text if is_portable(text) else "{}"
 
 
 def _json_part(text: str) -> str:

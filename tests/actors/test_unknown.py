@@ -225,6 +225,29 @@ def test_without_a_probe_a_person_is_asked_and_nothing_is_sent_twice(
     assert mail.calls == 1
 
 
+def test_a_probe_that_hangs_is_given_up_and_asked_again() -> None:
+    stuck = Stuck("send")
+    mail = Mail()
+
+    def answer(effect: Any) -> Any:
+        if len(mail.asked) == 1:
+            stuck.hang()
+        return Happened()
+
+    mail.answer = answer
+    house, task = mail.open(dispatcher=stuck)
+    assert house.until(lambda: bool(mail.sent))
+    house.kill()
+    house.reopen()
+    try:
+        assert house.finish(task.id).status == "completed"
+    finally:
+        stuck.let_go()
+    assert len(mail.asked) == 2
+    (probed,) = house.of(f"task/{task.id}/ledger", EffectProbed)
+    assert probed.answer == "no answer within 10 s"
+
+
 @pytest.mark.parametrize("steps", range(20))
 def test_a_probe_is_asked_again_by_whoever_recovers(steps: int) -> None:
     # R4: the kill falls between the questions.
@@ -298,7 +321,8 @@ def test_a_late_worker_starts_the_settle_time_anew(stuck: Stuck) -> None:
     mail.acts = False
     house, _ = mail.open(dispatcher=stuck)
     assert house.until_hit("effect.recorded", status="unknown")
-    house.sim.run_for(5.0)
+    house.sim.run_for(6.5)
+    assert mail.asked == []
     stuck.let_go()
     ended = house.sim.clock.time()
     assert house.until_hit("effect.recorded", by="probe")
@@ -345,9 +369,9 @@ def test_a_cancelled_task_waits_for_the_effect_that_runs(stuck: Stuck) -> None:
     mail = Mail(stuck)
     house, task = mail.open(dispatcher=stuck)
     assert house.until(lambda: mail.calls == 1)
-    house.sim.crash(names.task(task.id))
-    house.sim.run_for(20.0)
     house.runtime.ask_cancel(task.id, "me")
+    house.sim.run_for(1.0)
+    house.sim.crash(names.task(task.id))
     house.sim.run_for(20.0)
     assert task.status not in ("cancelled", "completed")
     stuck.let_go()

@@ -27,6 +27,14 @@ from perdure.storage.records import Record
 from perdure.supervision import SimulatedDispatcher
 
 CODEC = Codec(EVENTS)
+PLENTY = Budget(  # enough for any run here, so that every dimension has a law to keep
+    tokens=10_000_000,
+    input_tokens=10_000_000,
+    output_tokens=10_000_000,
+    model_calls=10_000,
+    tool_calls=10_000,
+    tools={"look": 10_000, "write": 10_000, "send": 10_000},
+)
 Calls = Sequence[tuple[str, Mapping[str, Any]]]
 
 
@@ -161,6 +169,7 @@ class House:
     def submit(
         self, agent: str = "agent", goal: str = "do it", **options: Any
     ) -> Handle:
+        options.setdefault("budget", PLENTY)
         return self.runtime.submit(agent, goal, **options)
 
     def events(self, stream: str) -> list[Event]:
@@ -361,6 +370,22 @@ def comparable(result: Result) -> dict[str, Any]:
     }
 
 
+def disturbed(store: MemoryStore) -> list[str]:
+    """Records of a task that stand inside a recovery and are not of it."""
+    found: list[str] = []
+    inside: set[str] = set()
+    for record in store.log:
+        match record.type:
+            case "RecoveryLoaded":
+                inside.add(record.stream)
+            case "RecoveryDeclared" if msgspec.json.decode(record.body)["accepted"]:
+                inside.discard(record.stream)
+            case "StepStarted" | "StepEnded" | "AnswerRefused":
+                if record.stream in inside:
+                    found.append(f"{record.type} at {record.seq}")
+    return found
+
+
 def redone(store: MemoryStore) -> list[str]:
     """Steps that were started again after they had passed acceptance."""
     done: set[tuple[str, str]] = set()
@@ -393,6 +418,7 @@ __all__ = [
     "comparable",
     "declaration",
     "decode",
+    "disturbed",
     "follow",
     "job",
     "outcomes",

@@ -182,7 +182,8 @@ def test_results_are_bounded_each_and_together_the_newest_kept_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", ["", "{", '{"x":NaN}', '{"x":1e999}', '{"x":"\\ud800"}', DEEP]
+    "arguments",
+    ["", "{", '{"x":NaN}', '{"x":1e999}', '{"x":"\\ud800"}', "[" * 450 + "]" * 450],
 )
 def test_what_a_model_wrote_that_is_no_json_can_still_be_shown(arguments: str) -> None:
     # R29: a fact that cannot be rendered would end every request of the task.
@@ -191,6 +192,12 @@ def test_what_a_model_wrote_that_is_no_json_can_still_be_shown(arguments: str) -
     assert data["operations"][0]["arguments"] == {}
     data_after_a_crash = moving_data(render_recovery(view))
     assert data_after_a_crash["operations"][0]["arguments"] == {}
+
+
+def test_arguments_are_bounded_too() -> None:
+    arguments = json.dumps({"text": "x" * 50_000})
+    (shown,) = operations([entry(2, arguments=arguments)], until=2)
+    assert json.loads(shown.arguments) == {"cut": arguments[:1_000]}
 
 
 def test_an_exchange_pairs_each_call_with_its_result() -> None:

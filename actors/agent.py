@@ -59,7 +59,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
             an exception is never a pass. Runs off the dispatcher with a deadline.
         max_iterations: model replies this step may take; None takes the
             baseline's 5.
-        timeout: seconds of active time the step may take, None for no limit.
+        timeout: seconds from its start, time without a process included; None for
+            no limit.
     """
 
     id: str

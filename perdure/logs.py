@@ -124,7 +124,9 @@ class LoggerSink:
         self._logger = logger
 
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
-        with contextlib.suppress(Exception):
+        # The writer of the journal is among the callers: not even a SystemExit may
+        # get through to it.
+        with contextlib.suppress(BaseException):
             self._logger.log(level(event), event, **fields)
 
     def last_seq(self) -> int | None:

@@ -13,8 +13,9 @@ import msgspec
 
 from .actors.agent import FixedLayer
 from .actors.context.actor import request_blocks
-from .actors.context.layers import Block, Window, assemble
+from .actors.context.layers import Block, Window
 from .actors.context.render import OperationView
+from .actors.context.shrink import assemble_shrinking
 from .actors.events import (
     CallModel,
     ContextRebuilt,
@@ -67,7 +68,7 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     view = view_of(state, _facts(reader, stream, task, record, built))
     layer = _fixed(reader, built)
     fixed, stable, moving = request_blocks(layer.instructions, view, recovery=recovery)
-    made = assemble(
+    made = assemble_shrinking(
         fixed,
         stable,
         [] if recovery else _scratch(entries, built),

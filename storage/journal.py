@@ -295,7 +295,7 @@ class Journal:
             except StorageError as error:
                 self._fail(error)
                 return False
-            except Exception as error:
+            except BaseException as error:
                 self._fail(
                     StoreFailed(self._backend.path, f"{type(error).__name__}: {error}")
                 )
@@ -369,7 +369,7 @@ class Journal:
         except StoreFailed as error:
             self._fail(error)
             return error
-        except Exception as error:
+        except BaseException as error:
             return error
 
     def _refuse_unless_open(self) -> None:

@@ -33,7 +33,7 @@ class Listeners:
         for callback in list(callbacks):
             try:
                 callback(*args)
-            except Exception as error:
+            except BaseException as error:
                 self.warn(
                     "journal.callback_failed",
                     {
@@ -48,5 +48,5 @@ class Listeners:
         for listener in list(self.warned):
             try:
                 listener(event, fields)
-            except Exception:  # noqa: S112 - nobody is left to report it to
+            except BaseException:  # noqa: S112 - nobody is left to report it to
                 continue

@@ -247,7 +247,8 @@ class Admission(Durable[QueueState]):
                 place.where in ("waiting", "parked")
                 or (leaving and row.status == "paused")
             ):
-                message.promise.set(False)
+                # Perhaps somebody else has just woken it: the store says so first.
+                self.when_durable(self.last_seq, lambda: message.promise.set(False))
                 return
             seq = self.append(
                 TaskWoken(task=task, order="resume", by=message.by),

@@ -11,8 +11,9 @@ from ..errors import ContextBudgetError
 from ..house import House
 from ..model import ModelRequest
 from ..protocol import Assemble, Built, Remember, Reset
-from .layers import Block, assemble
+from .layers import Block
 from .render import TaskView, render_moving, render_recovery, render_task_stable
+from .shrink import assemble_shrinking
 
 __all__ = ["Context", "request_blocks"]
 
@@ -65,7 +66,7 @@ class Context(Actor):
         tools = [] if message.recovery else layer.tools
         scratch = [] if message.recovery else self.scratch
         try:
-            made = assemble(
+            made = assemble_shrinking(
                 fixed,
                 stable,
                 scratch,

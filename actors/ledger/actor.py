@@ -10,10 +10,9 @@ from ...storage.records import blob_digest
 from ...supervision.faults import hit
 from ...supervision.lifecycle import Down, Up
 from ..agent import Agent
-from ..context.measure import canonical
 from ..durable import Durable, Folded
-from ..events import EffectRecorded, EffectRegistered, Event
-from ..executor.executor import Outcome, Work
+from ..events import EffectRecorded, Event
+from ..executor.executor import Outcome
 from ..house import House
 from ..names import account
 from ..protocol import (
@@ -29,22 +28,14 @@ from ..protocol import (
     Verify,
 )
 from ..requests import Overdue, Requests
-from ..tool import ToolContext
-from .entry import Entry, LedgerState, apply, effect_key, find_same, request_id
+from .door import Door, Ended
+from .entry import Entry, LedgerState, apply
 from .resolve import ProbeAgain, Probed, Resolver
-from .work import Answered, Returned, model_work, tool_work, used
+from .work import Answered, Returned, used
 
-__all__ = ["Ended", "Ledger"]
+__all__ = ["Ledger"]
 
 PREVIEW = 1_000  # characters of a result that went to a blob
-
-
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """The executor's word: the worker of an attempt has an outcome."""
-
-    op: int
-    attempt: int
-    outcome: Outcome
 
 
 class Ledger(Durable[LedgerState]):
@@ -62,6 +53,7 @@ class Ledger(Durable[LedgerState]):
         self.agent = agent
         self.requests = Requests(self)
         self.wanted: dict[int, Perform] = {}
+        self.door = Door(self)
         self.resolver = Resolver(self)
 
     def fold(self, state: LedgerState, event: Event) -> LedgerState:
@@ -122,173 +114,9 @@ class Ledger(Durable[LedgerState]):
         if entry is not None and entry.attempt >= wanted.attempt:
             self.decide(entry)
         elif wanted.kind == "model":
-            self._call_model(wanted)
+            self.door.call_model(wanted)
         else:
-            self._call_tool(wanted)
-
-    def _call_model(self, wanted: Perform) -> None:
-        request = wanted.request
-        assert request is not None
-        not_after = self.house.now() + request.timeout
-        key = effect_key(self.task, wanted.step, "model", "", wanted.op)
-        registered = self._registration(wanted, "read", key, not_after)
-        work = model_work(
-            self.agent,
-            request,
-            key=self.work_key(wanted.op, wanted.attempt),
-            not_after=not_after,
-            allowed=self.owns,
-            deliver=self._deliver(wanted.op, wanted.attempt),
-        )
-        self._register_and_run(registered, work)
-
-    def _call_tool(self, wanted: Perform) -> None:
-        tool = self.agent.tools.get(wanted.name)
-        if tool is None:
-            known = ", ".join(sorted(self.agent.tools)) or "none"
-            self._refuse(wanted, f"there is no tool {wanted.name!r}; tools: {known}")
-            return
-        try:
-            values = tool.parse(wanted.arguments)
-            arguments = canonical(msgspec.to_builtins(values))
-        except (ValueError, TypeError, RecursionError) as error:
-            self._refuse(wanted, str(error))
-            return
-        occurrence = wanted.occurrence if tool.repeat else 0
-        if tool.effect == "read":
-            occurrence = wanted.op
-        key = effect_key(self.task, wanted.step, tool.name, arguments, occurrence)
-        same = find_same(self.state, key, wanted.op)
-        if same is not None and same.status == "completed":
-            self._reuse(wanted, same, key)
-            return
-        if same is not None and same.open:
-            state = "running" if same.status == "pending" else "in doubt"
-            self._refuse(
-                wanted,
-                f"the same call (operation {same.op}) is {state}; it is not made twice",
-            )
-            return
-        timeout = tool.timeout or self.house.baseline.tool_timeout
-        not_after = self.house.now() + timeout
-        registered = self._registration(
-            wanted, tool.effect, key, not_after, arguments=arguments
-        )
-        context = ToolContext(
-            request_id=registered.request_id,
-            deadline=not_after,
-            fence=f"{self.task}:{self.epoch}:{wanted.op}",
-            log=self._tool_log(wanted),
-            anchors={},
-        )
-        work = tool_work(
-            tool,
-            values,
-            context,
-            key=self.work_key(wanted.op, wanted.attempt),
-            timeout=timeout,
-            allowed=self.owns,
-            deliver=self._deliver(wanted.op, wanted.attempt),
-        )
-        if tool.effect == "once":
-            self.snapshot_before("a once effect is next")
-        self._register_and_run(registered, work)
-
-    def _registration(
-        self,
-        wanted: Perform,
-        effect: Any,
-        key: str,
-        not_after: float,
-        *,
-        arguments: str = "",
-        reused: int | None = None,
-    ) -> EffectRegistered:
-        return EffectRegistered(
-            op=wanted.op,
-            attempt=wanted.attempt,
-            step=wanted.step,
-            kind=wanted.kind,
-            name=wanted.name,
-            effect=effect,
-            key=key,
-            request_id=request_id(key),
-            arguments=arguments,
-            not_after=not_after,
-            call_id=wanted.call_id,
-            parent=wanted.parent,
-            reused=reused,
-        )
-
-    def _register_and_run(self, registered: EffectRegistered, work: Work) -> None:
-        seq = self.append(registered)
-        executor = self.house.executor
-
-        def flushed() -> None:
-            hit("effect.registered", work.name)
-            executor.run(work)
-
-        self.when_durable(seq, flushed)
-
-    def _refuse(self, wanted: Perform, error: str) -> None:
-        """Record a call that the door does not let out; it costs nothing."""
-        key = effect_key(self.task, wanted.step, wanted.name, "refused", wanted.op)
-        self.append(
-            self._registration(
-                wanted, "read", key, self.house.now(), arguments=wanted.arguments
-            ),
-            EffectRecorded(
-                op=wanted.op,
-                attempt=wanted.attempt,
-                status="failed",
-                by="door",
-                error=error,
-            ),
-        )
-        self.decide(self.state.entries[wanted.op])
-
-    def _reuse(self, wanted: Perform, same: Entry, key: str) -> None:
-        """Answer from the record of the same effect, and mark it so (B37)."""
-        self.append(
-            self._registration(
-                wanted,
-                same.effect,
-                key,
-                self.house.now(),
-                arguments=same.arguments,
-                reused=same.op,
-            ),
-            EffectRecorded(
-                op=wanted.op,
-                attempt=wanted.attempt,
-                status="completed",
-                by="record",
-                result=same.result,
-                blob=same.blob,
-            ),
-        )
-        self.decide(self.state.entries[wanted.op])
-
-    def _deliver(self, op: int, attempt: int) -> Any:
-        address = self.address
-
-        def deliver(outcome: Outcome) -> None:
-            address.tell(Ended(op=op, attempt=attempt, outcome=outcome))
-
-        return deliver
-
-    def _tool_log(self, wanted: Perform) -> Any:
-        def log(message: str, **fields: Any) -> None:
-            self.house.system.log(
-                "tool.log",
-                task=self.task,
-                op=wanted.op,
-                tool=wanted.name,
-                message=message,
-                fields=fields,
-            )
-
-        return log
+            self.door.call_tool(wanted)
 
     # ── record, settle, answer ───────────────────────────────────────────────────
 

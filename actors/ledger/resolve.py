@@ -121,9 +121,7 @@ class Resolver:
 
         def deliver(outcome: Outcome) -> None:
             address.tell(
-                Probed(
-                    op=entry.op, attempt=entry.attempt, asked=asked, outcome=outcome
-                )
+                Probed(op=entry.op, attempt=entry.attempt, asked=asked, outcome=outcome)
             )
 
         work = probe_work(

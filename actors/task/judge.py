@@ -163,7 +163,7 @@ class Judging:
             return
         why = said(outcome.value) if outcome.status == "completed" else outcome.error
         if task.state.retries >= task.house.baseline.task_retries:
-            task.stop_for(StopFor("acceptance", why, "resume"))
+            task.parting.stop_for(StopFor("acceptance", why, "resume"))
             return
         last = task.state.steps[-1]
         task.operations.forget()

@@ -94,7 +94,7 @@ class Operations:
         message = Assemble(
             op=op.op,
             attempt=op.attempt,
-            view=view_of(task.state, task.done_operations),
+            view=view_of(task.state, task.pipeline.operations),
             recovery=action.purpose == "declare",
             window=Window() if action.purpose == "declare" else task.state.window,
             reply_to=task.address,
@@ -110,7 +110,7 @@ class Operations:
         if not task.requests.answered(key) or op is None:
             return
         if message.request is None:
-            task.stop_for(StopFor("context", message.error, "resume"), op)
+            task.parting.stop_for(StopFor("context", message.error, "resume"), op)
             return
         body = task.agent.fixed.body()
         fixed = blob_digest(body)
@@ -166,7 +166,7 @@ class Operations:
         if not task.requests.answered(key) or op is None or not op.open:
             return
         if message.refusal is not None:
-            task.stop_for(StopFor("budget", str(message.refusal), "extend"), op)
+            task.parting.stop_for(StopFor("budget", str(message.refusal), "extend"), op)
             return
         hit("task.reserved", task.subject(op))
         self.sent.add(op.op)
@@ -215,7 +215,7 @@ class Operations:
         self.sent.discard(op.op)
         if message.ask:
             detail = f"{task.subject(op)} (operation {op.op}) may have happened"
-            task.stop_for(StopFor("unknown_effect", detail, "resolve"), op)
+            task.parting.stop_for(StopFor("unknown_effect", detail, "resolve"), op)
         elif message.again:
             self._append_again(op, outcome, retry=False)
         elif isinstance(op.action, CallTool):
@@ -243,7 +243,7 @@ class Operations:
         enough = op.tries >= task.house.baseline.model_retries
         self._append_again(op, outcome, retry=not enough)
         if enough:
-            task.stop_for(StopFor("service", outcome.error, "resume"), op)
+            task.parting.stop_for(StopFor("service", outcome.error, "resume"), op)
 
     def _observe_tool(self, op: Op, action: CallTool, outcome: Replied) -> None:
         self.results[op.op] = told(outcome)

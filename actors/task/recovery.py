@@ -25,7 +25,8 @@ __all__ = [
 ]
 
 FACT_LIMIT = 4_000  # characters of one result in a request
-FACTS_LIMIT = 8_000  # characters of all operations together
+FACTS_LIMIT = 8_000  # characters of all operations together; the oldest go first
+FACT_FRAME = 120  # characters around one operation
 ARGUMENTS_LIMIT = 1_000  # characters of one call's arguments in a request
 DECLARATION_FORM = (
     "The runtime restarted. Before anything else, state where the task stands, as one "
@@ -135,10 +136,12 @@ def operations(entries: Sequence[Entry], until: int) -> tuple[OperationView, ...
         if entry.kind != "tool" or entry.status == "pending" or entry.parent > until:
             continue
         text = entry.result if entry.status == "completed" else entry.error
+        if room <= 0:
+            break
         kept = min(FACT_LIMIT, room)
         if len(text) > kept:
             text = f"{text[:kept]} (cut: {len(text)} characters)"
-        room = max(0, room - len(text))
+        room -= len(text) + len(entry.arguments) + FACT_FRAME
         found.append(
             OperationView(
                 tool=entry.name,

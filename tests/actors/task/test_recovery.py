@@ -175,10 +175,15 @@ def test_results_are_bounded_each_and_together_the_newest_kept_whole() -> None:
     entries = [entry(op, result="x" * 3_900) for op in range(2, 8)]
     entries.append(entry(8, result="y" * 10_000))
     shown = operations(entries, until=9)
-    assert len(shown) == 7
     assert shown[-1].result == "y" * FACT_LIMIT + " (cut: 10000 characters)"
-    assert shown[0].result == " (cut: 3900 characters)"
-    assert sum(len(one.result) for one in shown) < FACTS_LIMIT + 7 * 40
+    assert [one.evidence for one in shown] == ["op7", "op8"]
+    assert sum(len(one.result) for one in shown) < FACTS_LIMIT + 2 * 40
+
+
+def test_very_many_operations_do_not_fill_the_request() -> None:
+    shown = operations([entry(op) for op in range(2, 600)], until=600)
+    assert shown[-1].evidence == "op599"
+    assert sum(len(one.arguments) + len(one.result) + 100 for one in shown) < 8_000
 
 
 @pytest.mark.parametrize(

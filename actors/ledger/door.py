@@ -1,0 +1,216 @@
+"""What passes the door, and how: registered and flushed first, or not let out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...supervision.faults import hit
+from ..context.measure import canonical
+from ..events import EffectRecorded, EffectRegistered
+from ..executor.executor import Outcome, Work
+from ..protocol import Perform
+from ..tool import ToolContext
+from .entry import Entry, effect_key, find_same, request_id
+from .work import model_work, tool_work
+
+if TYPE_CHECKING:
+    from .actor import Ledger
+
+__all__ = ["Door", "Ended"]
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """The executor's word: the worker of an attempt has an outcome."""
+
+    op: int
+    attempt: int
+    outcome: Outcome
+
+
+class Door:
+    """The ledger's part for calls: what is new is registered, what is not is answered.
+
+    A worker starts only once its registration is flushed (B39).
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def call_model(self, wanted: Perform) -> None:
+        """Register a model call and run it."""
+        ledger = self._ledger
+        request = wanted.request
+        assert request is not None
+        not_after = ledger.house.now() + request.timeout
+        key = effect_key(ledger.task, wanted.step, "model", "", wanted.op)
+        registered = self._registration(wanted, "read", key, not_after)
+        work = model_work(
+            ledger.agent,
+            request,
+            key=ledger.work_key(wanted.op, wanted.attempt),
+            not_after=not_after,
+            allowed=ledger.owns,
+            deliver=self._deliver(wanted.op, wanted.attempt),
+        )
+        self._register_and_run(registered, work)
+
+    def call_tool(self, wanted: Perform) -> None:
+        """Register a tool call and run it; or refuse it, or answer from the record."""
+        ledger = self._ledger
+        tool = ledger.agent.tools.get(wanted.name)
+        if tool is None:
+            known = ", ".join(sorted(ledger.agent.tools)) or "none"
+            self._refuse(wanted, f"there is no tool {wanted.name!r}; tools: {known}")
+            return
+        try:
+            values = tool.parse(wanted.arguments)
+            arguments = canonical(msgspec.to_builtins(values))
+        except (ValueError, TypeError, RecursionError) as error:
+            self._refuse(wanted, str(error))
+            return
+        occurrence = wanted.occurrence if tool.repeat else 0
+        if tool.effect == "read":
+            occurrence = wanted.op
+        key = effect_key(ledger.task, wanted.step, tool.name, arguments, occurrence)
+        same = find_same(ledger.state, key, wanted.op)
+        if same is not None and same.status == "completed":
+            self._reuse(wanted, same, key)
+            return
+        if same is not None and same.open:
+            state = "running" if same.status == "pending" else "in doubt"
+            self._refuse(
+                wanted,
+                f"the same call (operation {same.op}) is {state}; it is not made twice",
+            )
+            return
+        timeout = tool.timeout or ledger.house.baseline.tool_timeout
+        not_after = ledger.house.now() + timeout
+        registered = self._registration(
+            wanted, tool.effect, key, not_after, arguments=arguments
+        )
+        context = ToolContext(
+            request_id=registered.request_id,
+            deadline=not_after,
+            fence=f"{ledger.task}:{ledger.epoch}:{wanted.op}",
+            log=self._tool_log(wanted),
+            anchors={},
+        )
+        work = tool_work(
+            tool,
+            values,
+            context,
+            key=ledger.work_key(wanted.op, wanted.attempt),
+            timeout=timeout,
+            allowed=ledger.owns,
+            deliver=self._deliver(wanted.op, wanted.attempt),
+        )
+        if tool.effect == "once":
+            ledger.snapshot_before("a once effect is next")
+        self._register_and_run(registered, work)
+
+    def _registration(
+        self,
+        wanted: Perform,
+        effect: Any,
+        key: str,
+        not_after: float,
+        *,
+        arguments: str = "",
+        reused: int | None = None,
+    ) -> EffectRegistered:
+        return EffectRegistered(
+            op=wanted.op,
+            attempt=wanted.attempt,
+            step=wanted.step,
+            kind=wanted.kind,
+            name=wanted.name,
+            effect=effect,
+            key=key,
+            request_id=request_id(key),
+            arguments=arguments,
+            not_after=not_after,
+            call_id=wanted.call_id,
+            parent=wanted.parent,
+            reused=reused,
+        )
+
+    def _register_and_run(self, registered: EffectRegistered, work: Work) -> None:
+        ledger = self._ledger
+        seq = ledger.append(registered)
+        executor = ledger.house.executor
+
+        def flushed() -> None:
+            hit("effect.registered", work.name)
+            executor.run(work)
+
+        ledger.when_durable(seq, flushed)
+
+    def _refuse(self, wanted: Perform, error: str) -> None:
+        """Record a call that the door does not let out; it costs nothing."""
+        ledger = self._ledger
+        key = effect_key(ledger.task, wanted.step, wanted.name, "refused", wanted.op)
+        ledger.append(
+            self._registration(
+                wanted,
+                "read",
+                key,
+                ledger.house.now(),
+                arguments=wanted.arguments,
+            ),
+            EffectRecorded(
+                op=wanted.op,
+                attempt=wanted.attempt,
+                status="failed",
+                by="door",
+                error=error,
+            ),
+        )
+        ledger.decide(ledger.state.entries[wanted.op])
+
+    def _reuse(self, wanted: Perform, same: Entry, key: str) -> None:
+        """Answer from the record of the same effect, and mark it so (B37)."""
+        ledger = self._ledger
+        ledger.append(
+            self._registration(
+                wanted,
+                same.effect,
+                key,
+                ledger.house.now(),
+                arguments=same.arguments,
+                reused=same.op,
+            ),
+            EffectRecorded(
+                op=wanted.op,
+                attempt=wanted.attempt,
+                status="completed",
+                by="record",
+                result=same.result,
+                blob=same.blob,
+            ),
+        )
+        ledger.decide(ledger.state.entries[wanted.op])
+
+    def _deliver(self, op: int, attempt: int) -> Any:
+        address = self._ledger.address
+
+        def deliver(outcome: Outcome) -> None:
+            address.tell(Ended(op=op, attempt=attempt, outcome=outcome))
+
+        return deliver
+
+    def _tool_log(self, wanted: Perform) -> Any:
+        ledger = self._ledger
+
+        def log(message: str, **fields: Any) -> None:
+            ledger.house.system.log(
+                "tool.log",
+                task=ledger.task,
+                op=wanted.op,
+                tool=wanted.name,
+                message=message,
+                fields=fields,
+            )
+
+        return log

@@ -1,0 +1,118 @@
+"""How a task stops: paused, drained, or at its end; what it tells before it goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...supervision.faults import hit
+from ..events import CancelRequested, TaskClosed, TaskClosing, TaskPaused
+from ..names import ADMISSION, account
+from ..protocol import CloseAccount, Closed, Order, Statement, StatementReply, Stopped
+from .decide import Drive, StopFor
+from .rows import ended_row, paused_row
+from .state import Op
+
+if TYPE_CHECKING:
+    from .actor import Task
+
+__all__ = ["Parting"]
+
+
+class Parting:
+    """The task's part for stops; nothing is stopped while an operation is under way.
+
+    `stopping` is why the task is to pause, `draining` that the runtime closes,
+    `leaving` that the last word is written and only its flush is waited for.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self.stopping: StopFor | None = None
+        self.draining = False
+        self.leaving = False
+
+    def stop_for(self, stop: StopFor, op: Op | None = None) -> None:
+        """Pause once nothing is under way; `op` is what could not go on."""
+        self.stopping = self.stopping or stop
+        if op is not None:
+            self._task.under_way.discard(Drive(op.op, op.attempt))
+
+    def ordered(self, order: Order) -> None:
+        """Do as admission says."""
+        if self.leaving:
+            return
+        task = self._task
+        match order.what:
+            case "cancel":
+                if not task.state.cancelled_by and task.state.outcome is None:
+                    task.append(CancelRequested(by=order.by))
+                self.stopping = None
+            case "pause":
+                if task.state.outcome is None:
+                    self.stop_for(StopFor("operator", order.by, "resume"))
+            case "drain":
+                self.draining = True
+
+    def stop_if_due(self) -> None:
+        """Stop now, if that is wanted and nothing is under way."""
+        task = self._task
+        if self.leaving or task.under_way or not (self.stopping or self.draining):
+            return
+        if self.stopping is None or self.draining:
+            task.snapshot("close")
+            self.leave("drained", task.last_seq)
+            return
+        message = Statement(reply_to=task.address)
+        task.requests.send("books", task.house.address(account(task.id)), message)
+
+    def decide_outcome(self, status: Any, reason: str) -> None:
+        """Write down how the task ends; it is closing from here."""
+        task = self._task
+        last = task.state.steps[-1].result if task.state.steps else ""
+        output = last if status == "completed" else ""
+        task.append(TaskClosing(status=status, output=output, reason=reason))
+        hit("task.closing")
+
+    def conclude(self) -> None:
+        """Have the account closed."""
+        task = self._task
+        message = CloseAccount(reply_to=task.address)
+        task.requests.send("books", task.house.address(account(task.id)), message)
+
+    def books(self, message: StatementReply | Closed) -> None:
+        """The books are known: write the stop or the end down, with the task's row."""
+        task = self._task
+        if not task.requests.answered("books") or self.leaving:
+            return
+        if isinstance(message, StatementReply):
+            stop = self.stopping
+            if stop is None or task.state.cancelled_by:
+                return
+            paused = TaskPaused(
+                reason=stop.reason,
+                detail=stop.detail,
+                ends_with=stop.ends_with,
+                epoch=task.epoch,
+            )
+            row = paused_row(task.state, paused, message.books)
+            seq = task.append(paused, rows=[row])
+            task.snapshot(f"paused: {stop.reason}")
+            self.leave("waiting", seq)
+            return
+        assert task.state.outcome is not None
+        closed = TaskClosed(status=task.state.outcome.status)
+        seq = task.append(closed, rows=[ended_row(task.state, message.books)])
+        self.leave("ended", seq)
+
+    def leave(self, how: Any, seq: int) -> None:
+        """Tell admission once `seq` is flushed, and end with the family."""
+        task = self._task
+        self.leaving = True
+        message = Stopped(task=task.id, how=how, status=task.state.status)
+        admission = task.house.address(ADMISSION)
+
+        def flushed() -> None:
+            admission.tell(message)
+            task.stop()
+
+        task.when_durable(seq, flushed)

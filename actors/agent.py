@@ -11,10 +11,11 @@ import msgspec
 
 from .context.measure import canonical
 from .errors import Misuse
-from .model import Model, ToolSchema
+from .model import Model, ModelReply, ModelRequest, ToolSchema
+from .outcomes import NotSent
 from .tool import Tool
 
-__all__ = ["Accept", "Agent", "FixedLayer", "Plan", "Step", "View"]
+__all__ = ["Accept", "Agent", "FixedLayer", "Plan", "Step", "View", "absent"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -187,6 +188,20 @@ class Agent:
         tools = [(t.schema(), t.effect) for t in self.tools.values()]
         text = canonical([self.name, self.instructions, steps, tools])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class _NoModel:
+    """Stands in for the model of an agent that is not registered."""
+
+    name = "none"
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        raise NotSent("the agent is not registered")
+
+
+def absent(name: str) -> Agent:
+    """An agent that can only wind up: for a task to be cancelled without its own."""
+    return Agent(name=name, instructions="", model=_NoModel(), recovery="rules")
 
 
 def _by_name(agent: str, tools: Sequence[Tool]) -> dict[str, Tool]:

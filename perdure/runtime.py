@@ -529,7 +529,7 @@ class Runtime:
         self.refuse_in_loop("close", "`await runtime.aclose()` or `async with`")
         self._close(timeout)
 
-    async def aclose(self, timeout: float | None = None) -> None:
+    async def aclose(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - close's
         """`close` for event loops."""
         await asyncio.to_thread(self._close, timeout)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from .actors import names
 from .actors.admission.actor import Admission
+from .actors.agent import absent
 from .actors.baseline import Baseline
 from .actors.budget.actor import Account
 from .actors.budget.pool import Pool
@@ -71,8 +72,8 @@ def root_spec(house: House) -> SupervisorSpec:
 def family_spec(
     house: House, task: str, epoch: int, agent_name: str, wake: Wake
 ) -> ChildSpec:
-    """One task's actors. Admission is asked before each restart: parking is the limit."""
-    agent = house.agents[agent_name]
+    """One task's actors; admission is asked before a restart, parking is the limit."""
+    agent = house.agents.get(agent_name) or absent(agent_name)
     family = SupervisorSpec(
         strategy="rest_for_one",
         intensity=None,

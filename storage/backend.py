@@ -80,8 +80,14 @@ class Backend(Protocol):
         """Return a new reader that sees what was flushed."""
         ...
 
-    def tidy(self) -> None:
-        """Do the housekeeping that is due, after the acknowledgements went out."""
+    def tidy(self, *, idle: bool) -> bool:
+        """Do the housekeeping that is due, after the acknowledgements went out.
+
+        Args:
+            idle: nothing was written for a while, so that it may take its time.
+
+        Returns whether to call again when it is idle.
+        """
         ...
 
     def close(self) -> None:

@@ -120,8 +120,9 @@ class MemoryBackend:
         """Return a reader of what was flushed."""
         return MemoryReader(self.store, warn)
 
-    def tidy(self) -> None:
-        """Nothing is ever due."""
+    def tidy(self, *, idle: bool) -> bool:
+        """Do nothing, since nothing is ever due."""
+        return False
 
     def close(self) -> None:
         """Flush the snapshots and give the store up."""

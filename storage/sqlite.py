@@ -20,7 +20,16 @@ from .base_reader import Reader
 from .errors import CannotOpen, Fenced, StoreFailed, StoreTrouble
 from .posix import OwnerLock
 from .records import Snapshot, snapshot_checksum
-from .sqlite_file import cannot_open, connect, create, errors_of, is_missing, look
+from .sqlite_file import (
+    BUSY_TIMEOUT,
+    cannot_open,
+    connect,
+    create,
+    errors_of,
+    is_missing,
+    look,
+    wal_of,
+)
 from .sqlite_reader import SqliteReader
 
 __all__ = ["SqliteBackend"]
@@ -66,7 +75,8 @@ class SqliteBackend:
         self._epoch = 0
         self._names: dict[str, dict[str, int]] = {"streams": {}, "types": {}}
         self._fresh: list[tuple[str, str, int]] = []
-        self._wal_pages = 0
+        self._wal_pages = 0  # since the last checkpoint
+        self._wal_used = False  # whether its file is longer than nothing
 
     @property
     def path(self) -> str:
@@ -102,6 +112,7 @@ class SqliteBackend:
             look(self._path)
         except OSError as error:
             raise cannot_open(self._path, error) from error
+        left_over = wal_of(self._path)
         connection = self._connection = connect(self._path, write=True)
         if connection.readonly("main"):
             raise CannotOpen(
@@ -122,6 +133,10 @@ class SqliteBackend:
                 self._epoch = connection.execute(
                     "UPDATE owner SET epoch = epoch + 1 RETURNING epoch"
                 ).get
+            if left_over:
+                # Where a sync failed before, the system may show pages that it will
+                # not write any more. Copied into the file, they are written anew.
+                self._empty_wal()
             last = connection.execute("SELECT max(seq) FROM records").get
         return Opening(runtime_epoch=self._epoch, last_seq=last or 0)
 
@@ -196,16 +211,22 @@ class SqliteBackend:
         self._readers.append(reader)
         return reader
 
-    def tidy(self) -> None:
-        """Copy a long WAL into the file, so that it starts over from its beginning."""
-        if self._wal_pages < WAL_PAGES:
-            return
-        self._wal_pages = 0
-        try:
-            with errors_of(self.path):
-                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except StoreTrouble:
-            return  # the WAL stays long a little longer, and nothing is lost
+    def tidy(self, *, idle: bool) -> bool:
+        """Copy a long WAL into the file, so that it starts over from its beginning.
+
+        When idle, copy whatever it holds and cut it to nothing. Returns whether it
+        holds something.
+        """
+        if idle:
+            self._empty_wal()
+        elif self._wal_pages >= WAL_PAGES:
+            self._wal_pages = 0
+            try:
+                with errors_of(self.path):
+                    self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except StoreTrouble:
+                pass  # the WAL stays long a little longer, and nothing is lost
+        return self._wal_used
 
     def close(self) -> None:
         """Bring the file to its resting form and give it up."""
@@ -213,8 +234,10 @@ class SqliteBackend:
         try:
             with errors_of(self.path):
                 self._db.pragma("journal_mode", "DELETE")
-        except StoreTrouble:
-            pass  # somebody reads it, or it is full: it rests with its WAL beside it
+        except (StoreTrouble, StoreFailed):
+            # Somebody reads it, it is full or it is broken: it rests with its WAL
+            # beside it, which holds all that was acknowledged.
+            pass
         finally:
             self.abandon()
 
@@ -312,4 +335,19 @@ class SqliteBackend:
 
     def _count_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
         self._wal_pages = pages
+        self._wal_used = True
         return apsw.SQLITE_OK
+
+    def _empty_wal(self) -> None:
+        connection = self._db
+        try:
+            with errors_of(self.path):
+                connection.set_busy_timeout(0)  # whoever reads just now goes first
+                try:
+                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                finally:
+                    connection.set_busy_timeout(BUSY_TIMEOUT)
+        except StoreTrouble:
+            return
+        self._wal_pages = 0
+        self._wal_used = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote
 
 import apsw
 
@@ -13,9 +12,14 @@ from .errors import CannotOpen, NewerLayout, NotAStore, StoreFailed, StoreTroubl
 from .layout import APPLICATION_ID, LAYOUT, SCHEMA
 from .posix import create_private, sync_folder
 
-__all__ = ["connect", "create", "errors_of", "is_missing", "look"]
+__all__ = ["connect", "create", "errors_of", "is_missing", "look", "wal_of"]
 
 BUSY_TIMEOUT = 1000  # milliseconds; longer waits are retries
+
+# https://www.sqlite.org/fileformat.html#the_database_header
+HEADER = 100  # bytes
+MAGIC = b"SQLite format 3\0"
+LAYOUT_AT, APPLICATION_AT = 60, 68
 
 
 def is_missing(path: Path) -> bool:
@@ -54,12 +58,19 @@ def cannot_open(path: Path, error: OSError) -> CannotOpen:
     return CannotOpen(str(path), reason.lower(), f"put {folder} right")
 
 
+def wal_of(path: Path) -> Path | None:
+    """Return the file's WAL where there is one with something in it."""
+    wal = path.with_name(path.name + "-wal")
+    return wal if wal.exists() and wal.stat().st_size else None
+
+
 def look(path: Path) -> None:
     """Check that a file is a store that this code knows, and change nothing.
 
-    `immutable` keeps SQLite from making files beside it and from taking locks. Not
-    read by hand: closing our own descriptor would drop the locks of a connection that
-    this process may have open on the same file.
+    Only the header is read, through SQLite's own file layer, which takes no locks for
+    that. Not by hand: closing our own descriptor would drop the locks of a connection
+    that this process may have open on the same file. Nor by an `immutable` connection:
+    it takes a store whose last checkpoint was cut short for damaged.
 
     Raises:
         NotAStore: something else.
@@ -68,25 +79,39 @@ def look(path: Path) -> None:
     """
     if is_missing(path):
         raise CannotOpen(str(path), "there is no store", "check the path")
-    uri = f"file:{quote(str(path))}?immutable=1"
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    flags = [apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB, 0]
     try:
-        connection = apsw.Connection(uri, flags=flags)
+        file = apsw.VFSFile("", str(path), flags)
         try:
-            application = connection.pragma("application_id")
-            layout = connection.pragma("user_version")
+            header = file.xRead(min(HEADER, file.xFileSize()), 0)
         finally:
-            connection.close()
+            file.xClose()
     except apsw.CantOpenError:
         try:
             path.open("rb").close()
         except OSError as error:
             raise cannot_open(path, error) from error
         raise NotAStore(str(path)) from None
-    except (apsw.NotADBError, apsw.CorruptError):
-        raise NotAStore(str(path)) from None
     except apsw.Error as error:
         raise StoreFailed(str(path), str(error)) from error
+    if header.startswith(MAGIC) and len(header) == HEADER:
+        layout, application = (
+            int.from_bytes(header[at : at + 4]) for at in (LAYOUT_AT, APPLICATION_AT)
+        )
+        _check_layout(path, application, layout)
+    elif not _interrupted(path):
+        raise NotAStore(str(path))
+
+
+def _interrupted(path: Path) -> bool:
+    # A power cut may have spoilt the page that was being overwritten. Then SQLite has
+    # another copy of it beside the file, puts it right, and `connect` looks again.
+    if not path.with_name(path.name + ".lock").exists():
+        return False
+    return bool(wal_of(path)) or path.with_name(path.name + "-journal").exists()
+
+
+def _check_layout(path: Path, application: int, layout: int) -> None:
     if application != APPLICATION_ID:
         raise NotAStore(str(path))
     if layout > LAYOUT:
@@ -97,7 +122,17 @@ def create(path: Path) -> None:
     """Make a new store, complete or not at all: built beside it and renamed.
 
     The caller holds the owner's lock.
+
+    Raises:
+        CannotOpen: a WAL without its store stands there, which SQLite would copy into
+            the new one.
     """
+    if wal := wal_of(path):
+        raise CannotOpen(
+            str(path),
+            f"it is away and its {wal.name} is there",
+            "put the file back, or remove that one too",
+        )
     new = path.with_name(path.name + ".new")
     for leftover in (new, new.with_name(new.name + "-journal")):
         leftover.unlink(missing_ok=True)
@@ -120,10 +155,16 @@ def create(path: Path) -> None:
 
 
 def connect(path: Path, *, write: bool) -> apsw.Connection:
-    """Open a connection to a file that `look` has passed.
+    """Open a connection to a file that `look` has passed, and look again.
 
-    Closing it never checkpoints by itself: after an error nothing may be touched, and
-    a reader changes nothing.
+    What stands in the file itself may be older than its WAL, which only a connection
+    reads. Closing it never checkpoints by itself: after an error nothing may be
+    touched, and a reader changes nothing.
+
+    Raises:
+        NotAStore: something else.
+        NewerLayout: a newer perdure wrote it.
+        CannotOpen: an owner has to put it right before it can be read.
     """
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
     with errors_of(str(path)):
@@ -132,6 +173,24 @@ def connect(path: Path, *, write: bool) -> apsw.Connection:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         # Stored data must not be able to call functions through a doctored schema.
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        try:
+            application = connection.pragma("application_id")
+            _check_layout(path, application, connection.pragma("user_version"))
+        except apsw.NotADBError:
+            connection.close(True)
+            raise NotAStore(str(path)) from None
+        except apsw.ReadOnlyError as error:
+            connection.close(True)
+            if write:
+                raise
+            raise CannotOpen(
+                str(path),
+                "the machine stopped while it was being opened or closed",
+                "open it once with its runtime, which puts it right",
+            ) from error
+        except BaseException:
+            connection.close(True)
+            raise
         return connection
 
 

@@ -15,6 +15,7 @@ __all__ = ["Writer"]
 
 RETRY_FIRST = 0.1  # seconds
 RETRY_LIMIT = 5.0  # seconds
+IDLE = 2.0  # seconds without a batch
 
 
 class Writer:
@@ -52,6 +53,9 @@ class Writer:
         self._wake = wake
         self._batch: Batch | None = None
         self._waiting = False
+        self._idle_timer = False  # whether it is set
+        self._idle_due = False  # whether it went off
+        self._worked = False  # whether there was a batch since it was set
 
     def commit(self) -> bool:
         """Write one batch and the snapshots it makes ready; True if more waits.
@@ -69,7 +73,7 @@ class Writer:
         if batch is not None and not self._flush(batch):
             return False
         self._write_snapshots()
-        self._backend.tidy()
+        self._tidy(worked=batch is not None)
         with self._lock:
             return self._pending.queued
 
@@ -115,6 +119,22 @@ class Writer:
 
     def _retry(self) -> None:
         self.hurry()
+        self._wake()
+
+    def _tidy(self, *, worked: bool) -> None:
+        with self._lock:
+            due, self._idle_due = self._idle_due, False
+        self._worked |= worked
+        wanted = self._backend.tidy(idle=due and not self._worked)
+        if due:
+            self._idle_timer = False
+        if wanted and not self._idle_timer:
+            self._idle_timer, self._worked = True, False
+            self._call_later(IDLE, self._idle)
+
+    def _idle(self) -> None:
+        with self._lock:
+            self._idle_due = True
         self._wake()
 
     def _write_snapshots(self) -> None:

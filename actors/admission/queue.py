@@ -16,7 +16,9 @@ from ..events import (
     TaskWoken,
 )
 
-__all__ = ["Place", "QueueState", "apply", "due"]
+__all__ = ["REGISTER", "Place", "QueueState", "apply", "due"]
+
+REGISTER = "register the agent"  # what ends the wait of a task that lacks its agent
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +39,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     since: int = 0
     clean: bool = True
+    lacks_agent: bool = False
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +73,12 @@ def apply(state: QueueState, event: Event) -> QueueState:
             old = state.tasks[task]
             where = "active" if old.where == "active" else "queued"
             place = msgspec.structs.replace(
-                old, where=where, order=order, by=by, since=old.epoch + 1
+                old,
+                where=where,
+                order=order,
+                by=by,
+                since=old.epoch + 1,
+                lacks_agent=False,
             )
         case TaskActivated():
             place = msgspec.structs.replace(
@@ -88,8 +96,10 @@ def apply(state: QueueState, event: Event) -> QueueState:
             place = msgspec.structs.replace(
                 old, where="waiting" if waiting and not woken else "queued", clean=True
             )
-        case TaskParked(task=task):
-            place = msgspec.structs.replace(state.tasks[task], where="parked")
+        case TaskParked(task=task, ends_with=ends_with):
+            place = msgspec.structs.replace(
+                state.tasks[task], where="parked", lacks_agent=ends_with == REGISTER
+            )
         case TaskLeft(task=task):
             tasks = {name: one for name, one in state.tasks.items() if name != task}
             return QueueState(version=version, tasks=tasks)

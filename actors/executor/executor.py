@@ -189,9 +189,8 @@ class Executor:
         self.drain()
         with self._lock:
             self._closed = True
-            for key, run in self._runs.items():
-                if run.alive:
-                    _left_behind[key] = run
+            alive = {key: run for key, run in self._runs.items() if run.alive}
+            _left_behind.update(alive)
         if self._loop is not None:
             self._loop.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,11 +10,20 @@ from typing import Any
 
 import pytest
 
-from perdure import Baseline, Budget, DidNotHappen, Happened, Misuse, Runtime, RuntimeClosed, tool
+from perdure import (
+    Baseline,
+    Budget,
+    DidNotHappen,
+    Happened,
+    Misuse,
+    Runtime,
+    RuntimeClosed,
+    tool,
+)
 from perdure.actors.events import RecoveryBegan, RecoveryDeclared
+from perdure.storage.errors import StoreFailed
 from perdure.storage.reader import open_reader
 from perdure.storage.sqlite import SqliteBackend
-from perdure.storage.errors import StoreFailed
 from tests.actors.world import World
 from tests.perdure.hosting import (
     BUDGET,
@@ -43,7 +51,7 @@ def kinds(store: Path) -> list[str]:
 
 
 def descriptors() -> int:
-    return len(os.listdir("/dev/fd"))
+    return len(list(Path("/dev/fd").iterdir()))
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -70,9 +78,10 @@ def test_closing_waits_for_a_running_tool_and_the_next_opening_just_goes_on(
     assert gate.entered.wait(LONG)
     with ThreadPoolExecutor(1) as pool:
         closed = pool.submit(runtime.close)
-        with pytest.raises(RuntimeClosed):  # as soon as the close has begun
-            while True:
-                runtime.submit("agent", "hold", priority=-1)
+        while runtime.health()["state"] == "open":
+            assert not closed.done()
+        with pytest.raises(RuntimeClosed):
+            runtime.submit("agent", "hold")
         assert not closed.done()
         gate.left.set()
         closed.result(LONG)

@@ -14,9 +14,9 @@ import pykka
 import pytest
 import structlog
 
-from perdure import Budget, NotSent, Runtime, RuntimeClosed, UseAsync, tool
-from perdure.actors.events import EffectRecorded, EVENTS
-from perdure.logs import CATALOGUE, LoggerSink, open_sink, read_log
+from perdure import Budget, RuntimeClosed, UseAsync, tool
+from perdure.actors.events import EVENTS, EffectRecorded
+from perdure.logs import CATALOGUE, open_sink, read_log
 from perdure.storage.codec import Codec
 from perdure.storage.reader import open_reader
 from tests.actors.world import World
@@ -117,7 +117,7 @@ def test_a_loop_of_the_host_goes_on_beside_a_runtime(
         async with opened(tmp_path / "t.db", holding(world, gate)) as runtime:
             task = await runtime.asubmit("agent", "hold", budget=BUDGET)
             waiting = asyncio.ensure_future(_result(task))
-            while not gate.entered.is_set():
+            while not gate.entered.is_set():  # noqa: ASYNC110 - a thread sets it
                 await asyncio.sleep(0)
             # The loop runs: the waiting coroutine holds it up in no way.
             assert not waiting.done()
@@ -140,11 +140,11 @@ def too_deep() -> None:
 
 RAISED: list[Callable[[], BaseException]] = [
     lambda: SystemExit(3),
-    lambda: KeyboardInterrupt(),
-    lambda: asyncio.CancelledError(),
-    lambda: MemoryError(),
-    lambda: RecursionError(),
-    lambda: GeneratorExit(),
+    KeyboardInterrupt,
+    asyncio.CancelledError,
+    MemoryError,
+    RecursionError,
+    GeneratorExit,
     lambda: BaseExceptionGroup("several", [SystemExit(1), ValueError("2")]),
 ]
 
@@ -269,9 +269,11 @@ def test_a_with_block_in_a_loop_is_refused_and_leaves_nothing_open(
     tmp_path: Path, world: World
 ) -> None:
     async def host() -> None:
-        with pytest.raises(UseAsync, match="async with"):
-            with opened(tmp_path / "t.db", reporter(world)):
-                pytest.fail("entered")
+        with (
+            pytest.raises(UseAsync, match="async with"),
+            opened(tmp_path / "t.db", reporter(world)),
+        ):
+            pytest.fail("entered")
 
     asyncio.run(host())
     opened(tmp_path / "t.db", reporter(world)).close()  # its lock is free
@@ -307,7 +309,8 @@ def test_two_hundred_coroutines_wait_without_a_thread_each(
             task = await runtime.asubmit("agent", "hold", budget=BUDGET)
             await asyncio.to_thread(gate.entered.wait, LONG)
             waiting = [asyncio.ensure_future(_result(task)) for _ in range(200)]
-            while len(runtime._waiters._waiting.get(task.id, ())) < 200:
+            waiters = runtime._waiters._waiting
+            while len(waiters.get(task.id, ())) < 200:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0)
             # All of them have looked and wait now; looking takes a few threads.
             for _ in range(3):

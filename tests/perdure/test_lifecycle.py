@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import fcntl
-import gc
 import os
-import subprocess
-import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,18 +12,13 @@ from typing import Any
 import pytest
 
 from perdure import (
-    Agent,
     Budget,
-    Misuse,
     Result,
-    Runtime,
     RuntimeClosed,
     RuntimeFailed,
-    StoreBusy,
-    StoreRefused,
     tool,
 )
-from perdure.actors.events import EVENTS, Granted, RecoveryDeclared
+from perdure.actors.events import EVENTS, Granted
 from perdure.actors.names import ADMISSION, JOURNAL, POOL, SERVICES, TASKS
 from perdure.storage.codec import Codec
 from perdure.storage.errors import StoreFailed
@@ -45,7 +36,6 @@ from tests.perdure.hosting import (
     faults,
     gone,
     opened,
-    own_threads,
     reporter,
 )
 
@@ -81,7 +71,7 @@ def events(store: Path, kind: type[Any]) -> list[Any]:
 
 
 def whole_and_once(result: Result, world: World, log: Told) -> None:
-    """The task completed as if nothing had happened, and the log is by the catalogue."""
+    """It completed as if nothing had happened, and each line is in the catalogue."""
     assert result.status == "completed", result
     assert [text for _, text in world.sent] == ["hello"]
     assert log.strangers == []
@@ -213,9 +203,9 @@ def test_a_store_that_is_away_is_waited_for_and_no_other_is_made_in_its_place(
     store, away, log = tmp_path / "t.db", tmp_path / "away.db", Told()
 
     def take_away(point: str, subject: str) -> None:
-        if (point, subject) == ("journal.flush.before", "EffectRegistered"):
-            if not away.exists() and not log.of("journal.trouble"):
-                store.rename(away)
+        first = not away.exists() and not log.of("journal.trouble")
+        if first and (point, subject) == ("journal.flush.before", "EffectRegistered"):
+            store.rename(away)
 
     plan = Fault(
         point="journal.flush.before", subject="EffectRegistered", action="raise"
@@ -243,10 +233,10 @@ def test_a_store_that_another_process_took_is_waited_for(
 
     def take(point: str, subject: str) -> None:
         # The failed journal has let its lock go when it is opened again.
-        if point == "journal.open.before" and log.of("supervisor.restarting"):
-            if not held:
-                held.append(os.open(tmp_path / "t.db.lock", os.O_RDWR))
-                fcntl.flock(held[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        failed = bool(log.of("supervisor.restarting"))
+        if failed and point == "journal.open.before" and not held:
+            held.append(os.open(tmp_path / "t.db.lock", os.O_RDWR))
+            fcntl.flock(held[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     plan = Fault(point="journal.flush.before", nth=3, action="raise")
     with (
@@ -259,9 +249,7 @@ def test_a_store_that_another_process_took_is_waited_for(
         whole_and_once(task.wait(LONG), world, log)
 
 
-def test_a_runtime_closes_while_its_store_is_away(
-    tmp_path: Path, world: World
-) -> None:
+def test_a_runtime_closes_while_its_store_is_away(tmp_path: Path, world: World) -> None:
     store, log = tmp_path / "t.db", Told()
 
     def take_away(point: str, subject: str) -> None:
@@ -269,13 +257,13 @@ def test_a_runtime_closes_while_its_store_is_away(
             store.rename(tmp_path / "away.db")
 
     runtime = opened(store, reporter(world), log=log)
-    with faults(Fault(point="journal.flush.before", action="raise"), observe=take_away):
-        with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(runtime.submit, "agent", "do it")
-            log.wait_for("journal.trouble", kind="open")
-            runtime.close()
-            with pytest.raises(RuntimeClosed):
-                asked.result(LONG)
+    plan = Fault(point="journal.flush.before", action="raise")
+    with faults(plan, observe=take_away), ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(runtime.submit, "agent", "do it")
+        log.wait_for("journal.trouble", kind="open")
+        runtime.close()
+        with pytest.raises(RuntimeClosed):
+            asked.result(LONG)
     assert not store.exists()
 
 
@@ -437,7 +425,7 @@ def test_an_extension_that_crashes_on_its_way_is_granted_once(
             task.extend(Budget(tool_calls=7))
         gate.left.set()
         assert task.wait(LONG).status == "completed"
-    more = [one for one in events(tmp_path / "t.db", Granted)][1:]
+    more = events(tmp_path / "t.db", Granted)[1:]
     assert [one.amounts for one in more] == [{"tool_calls": 7}]
 
 

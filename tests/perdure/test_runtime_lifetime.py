@@ -146,8 +146,19 @@ def test_a_task_without_its_agent_is_parked_and_goes_on_with_it(world: World) ->
     assert house.finish(other.id).status == "completed"
     house.runtime.close()
     house.reopen(job(world), job(world, name="b"))
-    assert house.runtime.resume(task.id, "me") is True
+    assert house.until_hit("queue.woken", task=task.id)
     assert house.finish(task.id).status == "completed"
+
+
+def test_a_task_can_be_cancelled_without_its_agent(world: World) -> None:
+    house = House(job(world), job(world, name="b"))
+    task = house.submit()
+    house.until_hit("step.ended", step="find")
+    house.kill()
+    house.reopen(job(world, name="b"))
+    assert house.finish(task.id).status == "parked"
+    assert house.runtime.cancel(task.id, "me", 60.0).status == "cancelled"
+    assert house.runtime.result(task.id).status == "cancelled"
 
 
 def test_what_a_callback_raises_is_logged_and_harms_nothing(world: World) -> None:

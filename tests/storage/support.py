@@ -88,6 +88,13 @@ class Bench:
         while self.journal.commit_batch():
             pass
 
+    def pass_time(self) -> None:
+        """Let every timer go off that is set now."""
+        timers, self.timers = self.timers, []
+        for _, callback in timers:
+            callback()
+        self.commit()
+
     def read(self, run: Callable[[Any], Any]) -> Any:
         answers: list[Any] = []
         self.journal.read(run, answers.append)

@@ -1,0 +1,233 @@
+"""How a task becomes active and stops being so: agent, money, strikes, actors."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...storage.records import Record
+from ...supervision.faults import hit
+from ...supervision.protocol import StartChild, StopChild
+from ...supervision.spec import ChildSpec
+from ..events import (
+    Event,
+    RecoveriesForgiven,
+    RecoveryBegan,
+    TaskActivated,
+    TaskLeft,
+    TaskPassivated,
+    TaskSubmitted,
+)
+from ..names import POOL, TASKS, family
+from ..names import task as task_name
+from ..protocol import Allocate, Order, Stopped
+from ..task.rows import Wake
+from .queue import REGISTER
+
+if TYPE_CHECKING:
+    from .actor import Admission
+
+__all__ = ["Activation", "StartAgain"]
+
+START_AGAIN = 1.0  # seconds until actors that did not start are started again
+
+
+class StartAgain(msgspec.Struct, frozen=True, kw_only=True):
+    """The pause after a failed start is over."""
+
+    task: str
+
+
+class Activation:
+    """Admission's part for what runs; a task is in `starting` until its actors are up.
+
+    Args:
+        family_of: makes the supervisor of a task's actors from task, epoch, agent and
+            what it is woken for.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        family_of: Callable[[str, int, str, Wake], ChildSpec],
+    ) -> None:
+        self._admission = admission
+        self._family_of = family_of
+        self.starting: set[str] = set()
+        self.idle: set[str] = set()  # active, but nothing of them runs here
+        self.orders: dict[str, Order] = {}
+        self.farewells: dict[str, Stopped] = {}
+        self._failures: dict[str, str] = {}  # why actors did not start, the last time
+        self._recovering: set[str] = set()  # who holds a recovery permit
+        self._for_permit: deque[str] = deque()
+
+    def reactivate(self, task: str) -> None:
+        """Activate a task that holds a slot but does not run, and was left alone."""
+        if task in self.idle and self._admission.drains is None:
+            self.activate(task)
+
+    def activate(self, task: str) -> None:
+        """Begin, or begin again: ask for the agent, the money and the strikes first."""
+        admission = self._admission
+        self.idle.discard(task)
+        self.starting.add(task)
+        place = admission.state.tasks[task]
+        if place.agent not in admission.house.agents and place.order != "cancel":
+            admission.park(task, f"no agent {place.agent!r} is registered", REGISTER)
+            return
+
+        def found(record: Sequence[Record]) -> None:
+            submitted = admission.house.event_of(record[0])
+            assert isinstance(submitted, TaskSubmitted)
+            message = Allocate(
+                task=task, amounts=submitted.budget, reply_to=admission.address
+            )
+            pool = admission.house.address(POOL)
+            admission.requests.send(("pool", task), pool, message)
+
+        admission.read(lambda reader: reader.records(0, 1, f"task/{task}"), found)
+
+    def allocated(self, task: str, refusal: str | None) -> None:
+        """The pool answered: wait for more money, start, or recover."""
+        admission = self._admission
+        if not admission.requests.answered(("pool", task)):
+            return
+        if refusal is not None:
+            admission.park(task, refusal, "resume", "paused")
+        elif admission.state.tasks[task].clean:
+            self._start(task, recovery=None)
+        else:
+            self._recover(task)
+
+    def _recover(self, task: str) -> None:
+        """Recover, with a permit: only so many load at once."""
+        admission = self._admission
+        if len(self._recovering) >= admission.house.baseline.recovery_permits:
+            self._for_permit.append(task)
+            return
+        self._recovering.add(task)
+
+        def found(records: Sequence[Record]) -> None:
+            place = admission.state.tasks[task]
+            why = admission.gate.why_park(records)
+            if why and place.since <= place.epoch:
+                last = self._failures.pop(task, "")
+                admission.park(task, f"{why}; last: {last}" if last else why, "resume")
+                self._return_permit(task)
+            else:
+                self._start(task, recovery=len(records))
+
+        admission.gate.with_strikes(task, found)
+
+    def _return_permit(self, task: str) -> None:
+        self._recovering.discard(task)
+        if self._for_permit:
+            self._recover(self._for_permit.popleft())
+
+    def _start(self, task: str, recovery: int | None) -> None:
+        """Append the activation, a recovery's begin with it, then start the actors."""
+        admission = self._admission
+        place = admission.state.tasks[task]
+        epoch = place.epoch + 1
+        admission.house.journal.raise_epoch(family(task), epoch)
+        also = []
+        if recovery is not None:
+            cause = self._failures.get(task, "process ended")
+            began: list[Event] = [RecoveryBegan(task=task, epoch=epoch, cause=cause)]
+            if place.since > place.epoch:  # somebody had it go on: count anew
+                began.insert(0, RecoveriesForgiven(task=task, by=place.by))
+            also = [admission.gate.strike(task, epoch, recovery + 1, *began)]
+        activated = TaskActivated(
+            task=task, epoch=epoch, order=place.order, by=place.by, since=place.since
+        )
+        seq = admission.append(activated, also=also)
+        hit("admission.activated", place.agent)
+        wake = Wake(
+            since=place.since, order=place.order, by=place.by, clean=place.clean
+        )
+        spec = self._family_of(task, epoch, place.agent, wake)
+        start = StartChild(spec=spec, reply_to=admission.address)
+
+        def flushed() -> None:
+            tasks = admission.house.address(TASKS)
+            if recovery is not None:
+                # An admission that crashed may have had an earlier epoch's actors
+                # started just now; they are fenced, and in the way.
+                tasks.tell(StopChild(name=family(task)))
+            admission.requests.send(("start", task), tasks, start)
+
+        admission.once_durable(seq, flushed)
+
+    def not_started(self, task: str, error: str) -> None:
+        """A start failed: it is a recovery that failed, and is begun again as one."""
+        admission = self._admission
+        if not admission.requests.answered(("start", task)):
+            return
+        self._failures[task] = f"its actors did not start: {error}"
+        self._return_permit(task)
+        if admission.drains is None:
+            admission.after(START_AGAIN, StartAgain(task=task))
+        else:
+            self.starting.discard(task)
+            self.idle.add(task)
+
+    def started(self, task: str) -> None:
+        """All four actors are up."""
+        admission = self._admission
+        if not admission.requests.answered(("start", task)):
+            return
+        self._failures.pop(task, None)
+        self._return_permit(task)
+        self.starting.discard(task)
+        self.watch(task)
+        if admission.drains is not None:
+            order = Order(what="drain", by="close")
+            admission.house.address(task_name(task)).tell(order)
+
+    def watch(self, task: str) -> None:
+        """Hear of the task's supervisor and of the task itself."""
+        admission = self._admission
+        admission.monitor(admission.house.address(family(task)))
+        admission.monitor(admission.house.address(task_name(task)))
+
+    def up(self, name: str) -> None:
+        """A task's actor is up: tell it what it was told before."""
+        admission = self._admission
+        task = name.split("/")[1]
+        place = admission.state.tasks.get(task)
+        if place is None or name != task_name(task):
+            return
+        order = self.orders.get(task)
+        if place.order == "cancel":
+            order = Order(what="cancel", by=place.by)
+        if order is not None:
+            admission.house.address(name).tell(order)
+
+    def down(self, name: str) -> None:
+        """A task's actors are gone: for the reason it gave, or recover it."""
+        admission = self._admission
+        task = name.split("/")[1]
+        place = admission.state.tasks.get(task)
+        if name != family(task) or place is None:
+            return
+        if place.where != "active" or task in self.starting:
+            return
+        self.orders.pop(task, None)
+        admission.demonitor(admission.house.address(family(task)))
+        admission.demonitor(admission.house.address(task_name(task)))
+        stopped = self.farewells.pop(task, None)
+        if stopped is None:
+            if admission.drains is None and task not in admission.held:
+                self.activate(task)
+            else:
+                self.idle.add(task)
+        elif stopped.how == "ended":
+            admission.append(TaskLeft(task=task, status=stopped.status))
+            hit("admission.left", place.agent)
+        else:
+            waiting = stopped.how == "waiting"
+            admission.append(TaskPassivated(task=task, waiting=waiting))
+            hit("admission.passivated", place.agent)

@@ -1,0 +1,106 @@
+"""The gate of recoveries: each is written down before anything of the task is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...storage.records import Draft, Lease, Record
+from ...supervision.faults import hit
+from ...supervision.lifecycle import Crash
+from ...supervision.protocol import GiveUp, MayRestart, Restart
+from ..events import Event, ProgressMade, RecoveryBegan
+from .strikes import why_park
+
+if TYPE_CHECKING:
+    from .actor import Admission
+
+__all__ = ["Gate"]
+
+
+class Gate:
+    """Admission's part for crash loops, over the stream ``task/<id>/recovery``."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._waiting: dict[str, list[Callable[[Sequence[Record]], None]]] = {}
+
+    def may_restart(self, message: MayRestart) -> None:
+        """Answer a family's supervisor: restart, or give up and be parked."""
+        admission = self._admission
+        task = message.supervisor.removeprefix("task/")
+        supervisor = admission.house.address(message.supervisor)
+
+        def found(records: Sequence[Record]) -> None:
+            place = admission.state.tasks.get(task)
+            if place is None or place.where != "active":
+                supervisor.tell(GiveUp(child=message.child, reason="the task ended"))
+                return
+            reason = message.reason
+            crashed = isinstance(reason, Crash)
+            cause = reason.error if crashed else type(reason).__name__
+            if why := self.why_park(records):
+                admission.park(task, f"{why}; last: {cause}", "resume")
+                supervisor.tell(GiveUp(child=message.child, reason=why))
+                return
+            began = RecoveryBegan(
+                task=task, epoch=place.epoch, cause=cause, actor=message.child
+            )
+            change = self.strike(task, place.epoch, len(records) + 1, began)
+            seq = admission.house.journal.append([change])[-1].seq
+            hit("recovery.began", place.agent)
+            answer = Restart(child=message.child)
+            admission.when_durable(seq, lambda: supervisor.tell(answer))
+
+        self.with_strikes(task, found)
+
+    def progressed(self, task: str) -> None:
+        """The task got further: recoveries so far were not in vain."""
+        admission = self._admission
+        place = admission.state.tasks.get(task)
+        if place is None:
+            return
+
+        def found(records: Sequence[Record]) -> None:
+            if records and records[-1].type == "RecoveryBegan":
+                made = ProgressMade(task=task)
+                change = self.strike(task, place.epoch, len(records) + 1, made)
+                admission.house.journal.append([change])
+
+        self.with_strikes(task, found)
+
+    def why_park(self, records: Sequence[Record]) -> str:
+        """Why the task may not begin one more recovery, or nothing."""
+        house = self._admission.house
+        return why_park(records, now=house.now(), rules=house.baseline)
+
+    def strike(
+        self, task: str, epoch: int, version: int, *events: Event
+    ) -> tuple[Lease, list[Draft]]:
+        """The change that adds events to the task's recovery stream."""
+        admission = self._admission
+        stream = f"task/{task}/recovery"
+        lease = admission.house.journal.acquire(stream, epoch)
+        return lease, [
+            admission.draft(stream, version + place, event)
+            for place, event in enumerate(events)
+        ]
+
+    def with_strikes(self, task: str, then: Callable[[Sequence[Record]], None]) -> None:
+        """Read a task's recovery stream; one reader of it at a time may append."""
+        waiting = self._waiting.setdefault(task, [])
+        waiting.append(then)
+        if len(waiting) == 1:
+            self._read(task)
+
+    def _read(self, task: str) -> None:
+        def found(records: Sequence[Record]) -> None:
+            waiting = self._waiting[task]
+            waiting.pop(0)(records)
+            if waiting:
+                self._read(task)
+            else:
+                del self._waiting[task]
+
+        stream = f"task/{task}/recovery"
+        self._admission.read(lambda reader: reader.load(stream).records, found)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .errors import StoreLocked
 
-__all__ = ["OwnerLock", "create_private", "sync_folder"]
+__all__ = ["OwnerLock", "create_private", "forget_cached", "sync_folder"]
 
 PRIVATE = 0o600
 OWNER_TEXT = 200  # bytes
@@ -80,3 +80,18 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def forget_cached(path: Path) -> None:
+    """Make the system read a file from the disk again, where it offers that.
+
+    After a failed sync Linux shows pages that it did not write and will not write any
+    more. A commit found in them would count as durable, and be gone after a power cut
+    with all that was written behind it.
+    """
+    if hasattr(os, "posix_fadvise"):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)

@@ -18,7 +18,7 @@ import apsw
 from .backend import Batch, Opening, Warn
 from .base_reader import Reader
 from .errors import CannotOpen, Fenced, StoreFailed, StoreTrouble
-from .posix import OwnerLock
+from .posix import OwnerLock, forget_cached
 from .records import Snapshot, snapshot_checksum
 from .sqlite_file import (
     BUSY_TIMEOUT,
@@ -110,9 +110,10 @@ class SqliteBackend:
             if self._create and is_missing(self._path):
                 create(self._path)
             look(self._path)
+            if wal := wal_of(self._path):
+                pass
         except OSError as error:
             raise cannot_open(self._path, error) from error
-        left_over = wal_of(self._path)
         connection = self._connection = connect(self._path, write=True)
         if connection.readonly("main"):
             raise CannotOpen(
@@ -133,10 +134,6 @@ class SqliteBackend:
                 self._epoch = connection.execute(
                     "UPDATE owner SET epoch = epoch + 1 RETURNING epoch"
                 ).get
-            if left_over:
-                # Where a sync failed before, the system may show pages that it will
-                # not write any more. Copied into the file, they are written anew.
-                self._empty_wal()
             last = connection.execute("SELECT max(seq) FROM records").get
         return Opening(runtime_epoch=self._epoch, last_seq=last or 0)
 

@@ -249,6 +249,32 @@ def test_a_store_that_another_process_took_is_waited_for(
         whole_and_once(task.wait(LONG), world, log)
 
 
+def test_a_failed_journal_with_a_read_stuck_in_it_is_given_up_when_that_ends(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, log = Gate(), Told()
+    tail = SqliteReader._tail
+
+    def slow(reader: SqliteReader, stream: str, after: int) -> Any:
+        if stream.endswith("/ledger") and not gate.entered.is_set():
+            gate.stand()
+        return tail(reader, stream, after)
+
+    monkeypatch.setattr(SqliteReader, "_tail", slow)
+    with opened(tmp_path / "t.db", reporter(world), log=log) as runtime:
+        task = runtime.submit("agent", "do it", budget=BUDGET)
+        assert gate.entered.wait(LONG)
+        plan = Fault(point="journal.flush.before", action="raise")
+        with faults(plan), ThreadPoolExecutor(1) as pool:
+            # The read stands in the way of the reopening, not of its failure.
+            second = pool.submit(runtime.submit, "agent", "do it", budget=BUDGET)
+            log.wait_for("journal.trouble", kind="open")
+            gate.left.set()
+            assert second.result(LONG).wait(LONG).status == "completed"
+        assert task.wait(LONG).status == "completed"
+    assert len(world.sent) == 2
+
+
 def test_a_runtime_closes_while_its_store_is_away(tmp_path: Path, world: World) -> None:
     store, log = tmp_path / "t.db", Told()
 

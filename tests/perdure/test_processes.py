@@ -67,9 +67,11 @@ def test_a_task_is_found_after_a_kill_right_behind_submit_and_runs_once(
     tmp_path: Path,
 ) -> None:
     # R5
+    # The tasks of earlier processes are left alone: a process that dies twenty times
+    # under one task has that task parked, as it should.
     submit_and_die = """
 agent = reporter(World(), record, script=calls("record"))
-runtime = opened(Path("t.db"), agent)
+runtime = opened(Path("t.db"), agent, resume=False)
 os.write(1, runtime.submit("agent", "record", budget=BUDGET).id.encode())
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -289,3 +289,23 @@ def test_a_store_that_fails_is_opened_again_and_all_goes_on_from_disk(
     assert len(world.sent) == 1
     assert unbalanced(house.store) == []
     assert redone(house.store) == []
+
+
+def test_at_most_four_recoveries_load_at_once(world: World) -> None:
+    house = House(job(world), active=12)
+    tasks = [house.submit() for _ in range(12)]
+    assert house.until(lambda: len(house.log.of("step.started")) >= len(tasks))
+    house.kill()
+    have = len(house.log.lines)
+    house.reopen()
+    assert [house.finish(task.id).status for task in tasks] == ["completed"] * 12
+    loading: set[str] = set()
+    most = 0
+    for line in house.log.lines[have:]:
+        name = str(line.fields.get("name", ""))
+        if line.event == "recovery.began":
+            loading.add(f"task/{line.fields['task']}")
+        elif line.event == "actor.started":
+            loading.discard(name)
+        most = max(most, len(loading))
+    assert most == house.runtime.baseline.recovery_permits == 4

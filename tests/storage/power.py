@@ -6,6 +6,8 @@ cut makes the files that, plus a random part of what was not synced. SQLite's ow
 tests (test6.c) do the same; the damage here falls on single sectors.
 """
 
+# ruff: noqa: N802 - SQLite names what it calls
+
 from __future__ import annotations
 
 import random
@@ -80,6 +82,13 @@ class _Content:
         for offset, data in self.unsynced:
             _apply(self.platter, offset, data)
         self.unsynced.clear()
+
+    def cached(self) -> bytes:
+        """Return what is read once the system has dropped the pages it thinks clean."""
+        found = bytearray(self.platter)
+        for offset, data in self.unsynced:
+            _apply(found, offset, data)
+        return bytes(found)
 
     def after_cut(self, rng: random.Random, spared: float, damage: Damage) -> bytes:
         """Return what is found: each sector of each write fares for itself."""
@@ -168,8 +177,12 @@ class Disk(apsw.VFS):
         """Put every connection and every sync of a folder through this disk."""
         before = apsw.vfs_names()[0]
         apsw.set_default_vfs(self.name)
+        apsw.randomness(0)  # SQLite asks again, so that a seed is all it depends on
         try:
-            with mock.patch("perdure.storage.sqlite_file.sync_folder", self._folders):
+            with (
+                mock.patch("perdure.storage.sqlite_file.sync_folder", self._folders),
+                mock.patch("perdure.storage.sqlite.forget_cached", self._reread),
+            ):
                 yield self
         finally:
             apsw.set_default_vfs(before)
@@ -238,6 +251,9 @@ class Disk(apsw.VFS):
         if syncdir:
             self.sync_names()
 
+    def xRandomness(self, numbytes: int) -> bytes:
+        return self._rng.randbytes(numbytes)
+
     def xSleep(self, microseconds: int) -> int:
         if self._on_sleep is None:
             return super().xSleep(microseconds)
@@ -296,10 +312,15 @@ class Disk(apsw.VFS):
                 self._renamed[renamed] = name
                 self._files[renamed] = self._files.pop(name)
         try:
-            self.count_sync(folder.name)
+            self.count_sync("the folder")
         except apsw.IOError as error:
             raise OSError("the power went") from error
         self.sync_names()
+
+    def _reread(self, path: Path) -> None:
+        content = self._files.get(str(path))
+        if content is not None:
+            path.write_bytes(content.cached())
 
     def _which(self, name: str) -> _Content | None:
         """Choose among the files that may stand under a name after a cut."""
@@ -311,7 +332,6 @@ class Disk(apsw.VFS):
     def _say(self, text: str) -> None:
         if self._trace is not None:
             self._trace(text)
-
 
 
 class _File(apsw.VFSFile):

@@ -23,6 +23,7 @@ from perdure.storage.errors import (
 from perdure.storage.layout import LAYOUT
 from perdure.storage.reader import open_reader
 from perdure.storage.sqlite import SqliteBackend
+from perdure.storage.writer import IDLE
 from tests.storage.support import Bench, row, snapshot_of
 
 
@@ -300,12 +301,50 @@ def test_the_wal_starts_over_when_it_is_long(tmp_path: Path) -> None:
     close(bench)
 
 
+def test_the_wal_is_emptied_when_nothing_was_written_for_a_while(
+    tmp_path: Path,
+) -> None:
+    # R26
+    bench = filled(tmp_path / "tasks.db")
+    wal = tmp_path / "tasks.db-wal"
+    ((delay, _),) = bench.timers
+    assert delay == IDLE
+    bench.append(bench.lease("task/2"), 1)
+    bench.commit()
+    bench.pass_time()  # there was a batch meanwhile
+    assert wal.stat().st_size > 0
+    bench.pass_time()
+    assert wal.stat().st_size == 0
+    assert bench.timers == []
+    bench.append(bench.lease("task/2"), 2)
+    assert bench.load("task/2").head == 2
+    assert len(bench.timers) == 1
+    close(bench)
+
+
+def test_the_wal_is_emptied_once_nobody_reads_it(tmp_path: Path) -> None:
+    bench = filled(tmp_path / "tasks.db")
+    wal = tmp_path / "tasks.db-wal"
+    other = apsw.Connection(str(tmp_path / "tasks.db"))
+    other.execute("BEGIN")
+    assert other.execute("SELECT count(*) FROM records").get == 1
+    bench.pass_time()
+    assert wal.stat().st_size > 0
+    assert bench.journal.health().state == "ok"
+    other.execute("COMMIT")
+    bench.pass_time()
+    assert wal.stat().st_size == 0
+    other.close()
+    close(bench)
+
+
 def test_a_forked_child_holds_neither_the_lock_nor_the_journal(tmp_path: Path) -> None:
     code = """
 import os, sys, time
 sys.path.insert(0, sys.argv[2])
 from perdure.storage.errors import Fenced
 from perdure.storage.sqlite import SqliteBackend
+from perdure.storage.writer import IDLE
 from tests.storage.support import Bench
 bench = Bench(SqliteBackend(sys.argv[1]))
 lease = bench.lease("a")

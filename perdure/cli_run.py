@@ -7,7 +7,6 @@ import importlib
 import logging
 import math
 import operator
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,6 @@ CODES = {
     "paused": NOT_ENDED,
     "parked": NOT_ENDED,
 }
-BESIDE = ("", "-wal", "-shm", ".lock")  # what a store's files are called
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +71,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Give the agent the task and wait; the runtime is closed before the answer."""
-    _check_log(arguments.log, arguments.store)
     agent = load_agent(arguments.agent)
     _let_errors_be_seen()
     with Runtime(arguments.store, agents=[agent], log=arguments.log) as runtime:
@@ -174,20 +171,6 @@ def _budget(arguments: argparse.Namespace) -> Budget | None:
         for name in ("tokens", "model_calls", "tool_calls")
     }
     return Budget(**given) if any(n is not None for n in given.values()) else None
-
-
-def _check_log(log: Path | None, store: str) -> None:
-    """Refuse a log that cannot be, before the store is touched."""
-    if log is None:
-        return
-    path = os.path.realpath(log)
-    if path in {os.path.realpath(store) + suffix for suffix in BESIDE}:
-        raise Misuse(f"--log {log} is the store's own file; name another file")
-    if log.is_dir() or not os.access(Path(path).parent, os.W_OK | os.X_OK):
-        raise Misuse(
-            f"--log {log} cannot be written; name a file in a folder that exists and "
-            "can be written"
-        )
 
 
 def _let_errors_be_seen() -> None:

@@ -10,7 +10,7 @@ from .actors.budget.account import Budget
 from .result import Result
 
 if TYPE_CHECKING:
-    from .runtime import Runtime
+    from .calls import TaskCalls
 
 __all__ = ["Handle"]
 
@@ -21,7 +21,7 @@ class Handle:
     Every call but `wait` returns when what it did is durable.
     """
 
-    def __init__(self, runtime: Runtime, task: str) -> None:
+    def __init__(self, runtime: TaskCalls, task: str) -> None:
         self._runtime = runtime
         self.id = task
 
@@ -31,7 +31,7 @@ class Handle:
     @property
     def status(self) -> str:
         """The task's status now; reads the store."""
-        return self._runtime.row(self.id).status
+        return self._runtime.status(self.id)
 
     def wait(self, timeout: float | None = None) -> Result:
         """Wait for the next stop: completed, failed, cancelled, paused or parked.
@@ -71,8 +71,10 @@ class Handle:
     def cancel(self, by: str = "operator", timeout: float | None = None) -> Result:
         """End the task after the operations in flight; returns how it ended.
 
-        A task that had ended before keeps its result: the answer is the truth, not the
-        wish. Raises TimeoutError after `timeout` seconds; the wish stands all the same.
+        A task that had ended before keeps its result, one that is parked on its way
+        says so: the answer is the truth, not the wish.
+
+        Raises TimeoutError after `timeout` seconds; the wish stands all the same.
         """
         return self._runtime.cancel(self.id, by, timeout)
 

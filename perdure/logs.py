@@ -28,10 +28,12 @@ __all__ = [
     "LoggerSink",
     "Sink",
     "check",
+    "check_log",
     "open_sink",
     "read_log",
 ]
 
+STORE_ENDS = ("-wal", "-shm", ".lock")
 COMMON = ("at", "seq")  # any event may carry them; a domain event carries both
 
 FRONT: dict[str, tuple[str, ...]] = {
@@ -150,11 +152,36 @@ def _stdlib_logger() -> Any:
 def _as_record(
     _logger: Any, _method: str, entry: Any
 ) -> tuple[tuple[str, str, str], dict[str, Any]]:
-    """The arguments of a stdlib log call: name and fields, the fields again as extra."""
+    """The arguments of a stdlib log call: name and fields, and the fields as extra."""
     fields = dict(entry)
     event = fields.pop("event")
     extra = {"perdure": {"event": event, **fields}}
     return ("%s %s", event, json.dumps(fields, default=str)), {"extra": extra}
+
+
+def check_log(log: Any, store: Any) -> None:
+    """Refuse a log that cannot be one, before the store is touched. Raises Misuse."""
+    if log is None or _is_structlog(log):
+        return
+    if not isinstance(log, str | os.PathLike):
+        raise Misuse(
+            f"log={log!r} is no log: give a path, a structlog logger, "
+            "or nothing for the stdlib logger 'perdure'"
+        )
+    path = Path(os.path.realpath(log))
+    if isinstance(store, str | os.PathLike):
+        own = os.path.realpath(store)
+        if str(path) in {own, *(own + end for end in STORE_ENDS)}:
+            raise Misuse(f"log={str(log)!r} is the store's own file; give another one")
+    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+        raise Misuse(
+            f"log={str(log)!r} cannot be written: "
+            "give a file in a folder that exists and can be written"
+        )
+
+
+def _is_structlog(log: Any) -> bool:
+    return callable(getattr(log, "bind", None)) and callable(getattr(log, "log", None))
 
 
 def open_sink(log: Any = None) -> Sink:
@@ -167,6 +194,7 @@ def open_sink(log: Any = None) -> Sink:
     Raises:
         Misuse: `log` is something else, or the path cannot be written.
     """
+    check_log(log, None)
     if log is None:
         return LoggerSink(_stdlib_logger())
     if isinstance(log, str | os.PathLike):
@@ -179,12 +207,7 @@ def open_sink(log: Any = None) -> Sink:
                 f"log={str(path)!r} cannot be written ({reason}): "
                 "give a file in a folder that exists and can be written"
             ) from error
-    if callable(getattr(log, "bind", None)) and callable(getattr(log, "log", None)):
-        return LoggerSink(log)
-    raise Misuse(
-        f"log={log!r} is no log: give a path, a structlog logger, "
-        "or nothing for the stdlib logger 'perdure'"
-    )
+    return LoggerSink(log)
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:

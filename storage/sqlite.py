@@ -111,7 +111,7 @@ class SqliteBackend:
                 create(self._path)
             look(self._path)
             if wal := wal_of(self._path):
-                pass
+                forget_cached(wal)
         except OSError as error:
             raise cannot_open(self._path, error) from error
         connection = self._connection = connect(self._path, write=True)

@@ -37,8 +37,9 @@ class Gate:
                 supervisor.tell(GiveUp(child=message.child, reason="the task ended"))
                 return
             reason = message.reason
-            crashed = isinstance(reason, Crash)
-            cause = reason.error if crashed else type(reason).__name__
+            cause = type(reason).__name__
+            if isinstance(reason, Crash):
+                cause = reason.error
             if why := self.why_park(records):
                 admission.park(task, f"{why}; last: {cause}", "resume")
                 supervisor.tell(GiveUp(child=message.child, reason=why))

@@ -8,6 +8,7 @@ apart by its number and attempt.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -296,7 +297,7 @@ class Operations:
         self.replies[op] = reply
         return reply
 
-    def recall(self, entries: tuple[Entry, ...], until: int) -> None:
+    def recall(self, entries: Sequence[Entry], until: int) -> None:
         """Take back from the record what belongs to the exchange after `until`."""
         open_ops = {op.op for op in self._task.state.open_ops()}
         for entry in entries:

@@ -1,7 +1,8 @@
 """The fakes that perdure is tested with, for the tests of your agents.
 
-    with Runtime(MemoryBackend(), agents=[agent], dispatcher=SimulatedDispatcher(7)) as r:
-        result = r.submit("agent", goal="…").wait(timeout=60)
+    sim = SimulatedDispatcher(7)
+    with Runtime(MemoryBackend(), agents=[agent], dispatcher=sim) as runtime:
+        result = runtime.submit("agent", goal="…").wait(timeout=60)
 
 runs a task in virtual time on one thread: same seed, same schedule. A `MemoryStore`
 outlives its runtime, so that a second one can go on from it after `cut()`.

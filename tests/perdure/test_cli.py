@@ -379,10 +379,10 @@ MISUSES = {
     "run: budget no number": ([*RUN, "--budget-tool-calls", "few"], "'few'"),
     "run: empty key": ([*RUN, "--key", ""], "--key"),
     "run: timeout": ([*RUN, "--timeout", "nan"], "--timeout: 'nan'"),
-    "run: log below a file": ([*RUN, "--log", "jobs.py/log"], "--log jobs.py/log"),
+    "run: log below a file": ([*RUN, "--log", "jobs.py/log"], "log='jobs.py/log'"),
     "run: log is the store": (
         [*RUN, "--store", "old.db", "--log", "./old.db"],
-        "--log old.db",
+        "log='old.db'",
     ),
     "demo": (["demo", "--kills", "-1"], "--kills"),
 }

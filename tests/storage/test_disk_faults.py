@@ -55,17 +55,18 @@ class World:
             self.load.check(reader)
 
     def goes_on(self) -> None:
-        """The store opens, holds what it promised, takes more, and survives a cut."""
+        """The store opens, holds what it promised, survives a cut, and takes more."""
         self.disk.heal()
         bench = self.open()
-        self.check()
-        self.load.work(bench, 2)
+        self.check()  # what is there now counts as written
         self.kill(bench)
         self.disk.die()
         self.disk.reboot()
         bench = self.open()
         self.check()
+        self.load.work(bench, 2)
         assert bench.journal.close()
+        self.check()
 
 
 @pytest.fixture

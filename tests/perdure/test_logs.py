@@ -232,7 +232,7 @@ def test_a_write_after_the_end_is_ignored(tmp_path: Path) -> None:
 
 def test_a_path_below_a_file_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Misuse, match=r"cannot be written .* give a file in a folder"):
+    with pytest.raises(Misuse, match="cannot be written: give a file in a folder"):
         open_sink(tmp_path / "file" / "run.log")
 
 

@@ -66,7 +66,10 @@ class Gate:
             if records and records[-1].type == "RecoveryBegan":
                 made = ProgressMade(task=task)
                 change = self.strike(task, place.epoch, len(records) + 1, made)
-                admission.house.journal.append([change])
+                seq = admission.house.journal.append([change])[-1].seq
+                admission.when_durable(
+                    seq, lambda: hit("recovery.progressed", place.agent)
+                )
 
         self.with_strikes(task, found)
 

@@ -21,8 +21,6 @@ from .workplace import REPORTS, Workplace
 
 __all__ = ["Event", "Journal", "budget_ok", "duplicates", "report_digest", "totals"]
 
-UNFINISHED = frozenset({"TaskSubmitted", "TaskResumed"})
-
 
 class Event(msgspec.Struct, frozen=True):
     """One row of the journal's `events` view, its body decoded."""
@@ -43,7 +41,8 @@ class Journal:
         """All flushed events in order; none where there is no store yet."""
         if not self._store.exists():
             return []
-        with closing(sqlite3.connect(self._store)) as database:
+        where = f"{self._store.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(where, uri=True)) as database:
             if not database.execute(
                 "SELECT 1 FROM sqlite_master WHERE name = 'events'"
             ).fetchone():
@@ -89,12 +88,8 @@ class Journal:
         )
 
     def progress(self) -> int:
-        """A number that grows with every outcome recorded and step ended."""
-        return sum(
-            event.type in ("EffectRecorded", "StepEnded")
-            and event.body["status"] == "completed"
-            for event in self.events()
-        )
+        """How many recoveries got further, by the runtime's own marks."""
+        return sum(event.type == "ProgressMade" for event in self.events())
 
 
 def totals(events: list[Event], book: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,7 @@ __all__ = ["BUDGET", "COMPLETED", "STOPPED", "Order", "make_agent", "make_model"
 BUDGET = Budget(tokens=400_000, model_calls=120, tool_calls=60)
 COMPLETED = 0  # exit status: the task completed
 STOPPED = 3  # exit status: it stands at another stop
+ORPHANED = 4  # exit status: the parent is gone
 KEY = "report"
 
 
@@ -70,6 +72,17 @@ def make_model(name: str) -> Model:
     return OpenAIModel(name.removeprefix("openai:"))
 
 
+def _end_with_parent() -> None:
+    """End when the parent does, which holds the other end of stdin: as a kill would."""
+
+    def watch() -> None:
+        while os.read(0, 1):  # not sys.stdin: its lock would hold up a normal end
+            pass
+        os._exit(ORPHANED)
+
+    threading.Thread(target=watch, name="demo-parent-watch", daemon=True).start()
+
+
 def _observer(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
@@ -100,4 +113,5 @@ def main(order: Order) -> int:
 
 
 if __name__ == "__main__":
+    _end_with_parent()
     sys.exit(main(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Order)))

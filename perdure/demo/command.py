@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from typing import Any
 
@@ -16,6 +17,8 @@ FAILED = 1
 KILLS = 3
 COUNTRY = "NO"
 OPERATOR = "operator@example.org"
+MOST_KILLS = 20  # a task is parked when a 21st recovery within the hour would begin
+ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kills", type=_count, help=f"how often to kill the process ({KILLS})"
     )
     parser.add_argument(
-        "--seed", type=int, default=0, help="picks where the kills fall (0)"
+        "--seed",
+        type=int,
+        default=0,
+        help="picks at which fault point, counted over all threads, a kill falls (0)",
     )
     parser.add_argument("--dir", help="an empty folder to work in (a new one)")
     parser.add_argument("--country", default=COUNTRY, help=f"ISO code ({COUNTRY})")
@@ -62,25 +68,29 @@ def _run(arguments: argparse.Namespace) -> int:
     from . import parent
 
     job = {"country": arguments.country, "operator": arguments.operator}
+    _check_job(arguments)
     if arguments.list_kill_points:
-        _say("\n".join(parent.kill_points(**job)))
+        points = parent.kill_points(**job)
+        _say(json.dumps(points) if arguments.json else "\n".join(points))
         return COMPLETED
-    if arguments.kill_at is None:
-        kills = KILLS if arguments.kills is None else arguments.kills
-        plan = parent.kills_by_seed(kills, arguments.seed)
-    else:
-        plan = parent.kills_at(arguments.kill_at, parent.rehearse((), **job))
     folder = parent.empty_folder(arguments.dir)
     scripted = arguments.model == "scripted"
     _say(f"model: {'scripted, no LLM' if scripted else arguments.model}")
     _say(f"folder: {folder}")
     work = parent.Job(folder, model=arguments.model, say=_say, **job)
     try:
+        if arguments.kill_at is None:
+            kills = KILLS if arguments.kills is None else arguments.kills
+            plan = parent.kills_by_seed(kills, arguments.seed)
+        else:
+            hits = parent.rehearse((), **job)
+            plan = parent.kills_at(arguments.kill_at, hits, **job)
         counted = work.run(plan)
     except parent.Missed as missed:
         sys.stderr.write(f"perdure demo: {missed}\n")
         return FAILED
     _say(_summary(counted))
+    _say(f"reports, mails, store and log are in {folder}")
     if arguments.json:
         _say(json.dumps(counted))
     return COMPLETED if _is_right(counted) else FAILED
@@ -92,8 +102,33 @@ def _check(arguments: argparse.Namespace) -> None:
         raise Misuse("--model openai: lacks a name; give openai:NAME")
     if model != "scripted" and not model.startswith("openai:"):
         raise Misuse(f"--model {model} is unknown; give scripted or openai:NAME")
+    if model != "scripted":
+        from .child import make_model
+
+        try:
+            make_model(model)
+        except ValueError as error:
+            raise Misuse(f"--model {model}: {error}") from None
+    for name in ("dir", "kill_at", "country", "operator"):
+        if getattr(arguments, name) == "":
+            raise Misuse(
+                f"--{name.replace('_', '-')} is empty; give it or leave it out"
+            )
+    if not ADDRESS.fullmatch(arguments.operator):
+        raise Misuse(f"--operator {arguments.operator!r} is no mail address")
     if arguments.kill_at is not None and arguments.kills is not None:
         raise Misuse("--kill-at kills once: leave out --kills")
+
+
+def _check_job(arguments: argparse.Namespace) -> None:
+    """Refuse what only the extra's data can tell, before anything is written."""
+    from .data import countries
+
+    found = countries()
+    if arguments.country not in found:
+        raise Misuse(
+            f"--country {arguments.country!r} has no airports; give an ISO code like NO"
+        )
 
 
 def _is_right(counted: dict[str, Any]) -> bool:
@@ -109,8 +144,8 @@ def _is_right(counted: dict[str, Any]) -> bool:
 
 def _summary(counted: dict[str, Any]) -> str:
     return (
-        f"{counted['status']} after {counted['kills']} kills and "
-        f"{counted['recoveries']} recoveries in {counted['seconds']} s: "
+        f"{counted['status']}; kills: {counted['kills']}, "
+        f"recoveries: {counted['recoveries']}, seconds: {counted['seconds']}; "
         f"{counted['mails']} mail, {counted['duplicate_effects']} effects doubled, "
         f"{counted['lost_steps']} steps lost, {counted['redone_steps']} done again, "
         f"books {'balanced' if counted['budget_ok'] else 'WRONG'}"
@@ -127,8 +162,8 @@ def _count(text: str) -> int:
         number = int(text)
     except ValueError:
         number = -1
-    if number < 0:
+    if not 0 <= number <= MOST_KILLS:
         raise argparse.ArgumentTypeError(
-            f"{text} is no number of kills; give 0 or more"
+            f"{text} is no number of kills; give 0 to {MOST_KILLS}"
         )
     return number

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-__all__ = ["COLUMNS", "TABLE", "build_database", "open_database"]
+__all__ = ["COLUMNS", "TABLE", "build_database", "countries", "open_database"]
 
 TABLE = "airports"
 COLUMNS = (
@@ -65,14 +66,24 @@ def open_database(path: Path | str) -> sqlite3.Connection:
     return sqlite3.connect(f"{where}?mode=ro", uri=True)
 
 
-def _fill(path: Path) -> None:
+def countries() -> set[str]:
+    """The ISO codes of the countries that have airports. Raises ImportError."""
+    return {airport["country"] for airport in _airports().values()}
+
+
+def _airports() -> dict[str, Any]:
     try:
         import airportsdata
     except ImportError as error:
         raise ImportError(
             "the demo needs the airports: pip install 'perdure[demo]'"
         ) from error
-    airports = airportsdata.load("ICAO")
+    found: dict[str, Any] = airportsdata.load("ICAO")
+    return found
+
+
+def _fill(path: Path) -> None:
+    airports = _airports()
     fields = [SOURCE_FIELDS.get(column, column) for column in COLUMNS]
     rows = (
         [dict(airports[code])[field] for field in fields] for code in sorted(airports)

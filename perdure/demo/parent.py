@@ -27,7 +27,7 @@ __all__ = ["HITS", "Job", "Missed", "kill_points", "kills_at", "kills_by_seed"]
 
 HITS = 800  # fault points the scripted job passes at least; a test counts them
 FIRST_DECISION = "effect.registered"  # hit once the first decision is flushed
-PROGRESS = "effect.recorded"
+PROGRESS = "recovery.progressed"
 IN_VAIN = 3  # kills without progress in a row, then the next one waits for some
 POLL = 0.02  # seconds between two looks at the log
 CHILD_TIMEOUT = 240.0  # seconds one start may take
@@ -35,7 +35,7 @@ REACH_RECOVERY = Fault(point="effect.executed", subject="send_mail", action="kil
 
 
 class Missed(Exception):
-    """A kill that was asked for did not happen: its point was not passed."""
+    """The run is not what was asked for: a kill did not happen, or a child failed."""
 
 
 Plan = Callable[[int, Journal], tuple[Fault, ...]]
@@ -72,8 +72,8 @@ class Job:
     def run(self, plan: Plan, *, observe: bool = False) -> dict[str, Any]:
         """Run the job to its end; return what the outsider counted.
 
-        Raises Missed where a planned kill did not happen, RuntimeError where a child
-        died of something else.
+        Raises Missed where a planned kill did not happen, or a child died of something
+        else.
         """
         began = time.monotonic()
         self._furnish()
@@ -131,7 +131,7 @@ class Job:
         path.write_bytes(msgspec.json.encode(order))
         child = subprocess.Popen(  # noqa: S603 - our own module, by our own interpreter
             [sys.executable, "-m", "perdure.demo.child", str(path)],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # it ends with us, however we end
             stdout=subprocess.DEVNULL,
         )
         try:
@@ -139,16 +139,20 @@ class Job:
         finally:
             child.kill()
             child.wait()
+            if child.stdin is not None:
+                child.stdin.close()
         follower.catch_up()
         if code == -signal.SIGKILL and faults:
             self.kills += 1
             self.say(f"killed ({_described(faults[0])}); starting again")
             self._complete.update(self.journal.steps())
             return True
-        if faults:
-            raise Missed(f"{_described(faults[0])} was not passed; nothing was killed")
         if code not in (COMPLETED, STOPPED):
-            raise RuntimeError(f"the demo's child ended with status {code}")
+            raise Missed(f"the runtime's process ended with status {code}")
+        if faults:
+            raise Missed(
+                f"{_described(faults[0])} was not passed; killed {self.kills} times"
+            )
         return False
 
     def _count(self, seconds: float) -> dict[str, Any]:
@@ -201,10 +205,11 @@ def kills_by_seed(kills: int, seed: int) -> Plan:
     return plan
 
 
-def kills_at(point: str, hits: list[tuple[str, str]]) -> Plan:
+def kills_at(point: str, hits: list[tuple[str, str]], **job: Any) -> Plan:
     """Kill once at a named point: at `send_mail`'s hit of it, else at its first.
 
-    A point that only a recovery passes is reached by one kill before it.
+    A point that only a recovery passes is reached by one kill before it. With `job` it
+    is made sure that a recovery passes it. Raises Missed where nothing does.
     """
     at_mail = Fault(point=point, subject="send_mail", action="kill")
     first = Fault(point=point, action="kill")
@@ -213,6 +218,10 @@ def kills_at(point: str, hits: list[tuple[str, str]]) -> Plan:
     elif any(passed == point for passed, _ in hits):
         faults = [first]
     else:
+        if job and all(
+            passed != point for passed, _ in rehearse((REACH_RECOVERY,), **job)
+        ):
+            raise Missed(f"{point} is not passed by the job; nothing was killed")
         faults = [REACH_RECOVERY, first]
 
     def plan(start: int, _journal: Journal) -> tuple[Fault, ...]:
@@ -264,11 +273,11 @@ def _wait(child: subprocess.Popen[bytes], follower: Follower) -> int:
             return child.wait(POLL)
         except subprocess.TimeoutExpired:
             continue
-    raise RuntimeError(f"the demo's child did not end within {CHILD_TIMEOUT:g} s")
+    raise Missed(f"the runtime's process did not end within {CHILD_TIMEOUT:g} s")
 
 
 def _described(fault: Fault) -> str:
-    where = fault.point or f"hit {fault.nth}"
+    where = fault.point or f"at the {fault.nth}. fault point"
     if fault.subject:
         where += f" of {fault.subject}"
     return where + (f" after {fault.after}" if fault.after else "")

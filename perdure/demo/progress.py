@@ -57,13 +57,18 @@ class Follower:
                 self._names[event["op"]] = event["name"]
             case "effect.recorded":
                 return self._effect(event)
-            case "account.settled":
+            case "account.settled" if event["book"] == "spent":
                 for name in self._spent:
                     self._spent[name] += event["amounts"].get(name, 0)
             case "step.ended":
                 return self._step(event)
-            case "task.paused" | "queue.parked":
-                return f"stopped: {event['reason']}; goes on with: {event['ends_with']}"
+            case "task.paused":
+                why = f"{event['reason']}: {event['detail']}"
+                return f"paused: {why}; goes on with: {event['ends_with']}"
+            case "queue.parked":
+                return f"parked: {event['reason']}; goes on with: {event['ends_with']}"
+            case "answer.refused":
+                return f"  answer of {event['step']} refused: {event['why']}"
             case "task.closed":
                 return f"task {event['status']}"
         return ""
@@ -71,9 +76,11 @@ class Follower:
     def _effect(self, event: dict[str, Any]) -> str:
         name = self._names.get(event["op"], "?")
         if name == "model":
-            return ""
+            failed = event["status"] != "completed" and event["by"] == "run"
+            return f"  model call failed: {event['error']}" if failed else ""
         by = "" if event["by"] == "run" else f" by {event['by']}"
-        return f"  effect {name} (operation {event['op']}): {event['status']}{by}"
+        why = f": {event['error']}" if event["status"] == "failed" else ""
+        return f"  effect {name} (operation {event['op']}): {event['status']}{by}{why}"
 
     def _step(self, event: dict[str, Any]) -> str:
         spent = ", ".join(f"{n} {name}" for name, n in self._spent.items())

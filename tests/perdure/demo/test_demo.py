@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -228,6 +230,52 @@ def test_the_command_lists_the_points_and_kills_inside_a_recovery() -> None:
     assert (done.returncode, counted["kills"]) == (0, 2)
 
 
+@pytest.mark.parametrize(("kills", "seed"), [(6, 1), (7, 0), (12, 3)])
+def test_more_kills_than_five_wait_for_progress(
+    tmp_path: Path, unkilled: dict[str, Any], kills: int, seed: int
+) -> None:
+    counted = run(tmp_path, parent.kills_by_seed(kills, seed))
+    assert (counted["kills"], counted["recoveries"]) == (kills, kills)
+    assert_as_if_never_killed(counted, unkilled)
+
+
+def test_a_model_without_a_key_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    done = command("--model", "openai:x", "--dir", str(tmp_path / "new"))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    line = [
+        sys.executable,
+        "-m",
+        "perdure",
+        "demo",
+        "--kills",
+        "0",
+        "--dir",
+        str(folder),
+    ]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for said in process.stdout:
+            if said.startswith("task "):
+                break
+        process.kill()
+    # The owner's lock is free once the orphan has seen the end of its stdin.
+    lock = os.open(folder / "tasks.db.lock", os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    finally:
+        os.close(lock)
+
+
 def test_a_point_that_is_not_passed_ends_with_1() -> None:
     done = command("--kill-at", "no.such.point")
     assert done.returncode == 1
@@ -240,6 +288,11 @@ def test_a_point_that_is_not_passed_ends_with_1() -> None:
     [
         (["--kills", "-1"], "-1"),
         (["--kills", "many"], "many"),
+        (["--kills", "21"], "21"),
+        (["--country", "XX"], "XX"),
+        (["--operator", "nobody"], "nobody"),
+        (["--dir", ""], "--dir"),
+        (["--kill-at", ""], "--kill-at"),
         (["--model", "parrot"], "parrot"),
         (["--model", "openai:"], "openai:NAME"),
         (["--kill-at", "x", "--kills", "2"], "--kills"),

@@ -4,7 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
+from .errors import Misuse
+
 __all__ = ["Baseline"]
+
+AT_LEAST_ONE = frozenset(
+    {
+        "active_tasks",
+        "big_value",
+        "output_tokens",
+        "probe_attempts",
+        "recovery_permits",
+        "request_limit",
+        "rounds_without_plan",
+        "snapshot_events",
+        "step_iterations",
+        "tool_threads",
+    }
+)
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
@@ -12,6 +29,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 
     Characters measure requests, tokens and calls measure money, seconds measure
     time. A host changes a rule with ``Baseline(id="mine", active_tasks=2)``.
+
+    Raises Misuse, naming the rule and the value, for what is no number or too small.
     """
 
     id: str = "23.3"
@@ -40,3 +59,15 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     backoff_limit: float = 60.0  # seconds
     shutdown_timeout: float = 5.0  # seconds a child
     big_value: int = 16_384  # bytes
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name == "id":
+                continue
+            least = 1 if name in AT_LEAST_ONE else 0
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not least <= value < float("inf"):
+                raise Misuse(
+                    f"Baseline: {name}={value!r} must be a number of at least {least}"
+                )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from .storage.codec import Codec
 
 __all__ = ["agents_by_name", "baseline_with", "make_submission"]
 
+LATEST = 253_402_300_800.0  # second since the epoch: the year 10000
 TASK_LIMIT = 500_000  # bytes of a submission as JSON
 
 
@@ -33,6 +34,7 @@ def make_submission(
     priority: int,
     key: str | None,
     deadline: float | None,
+    not_before: float | None,
 ) -> TaskSubmitted:
     """The event that a task begins with. Raises Misuse, naming field, value and fix."""
     if not isinstance(goal, str) or not goal.strip():
@@ -44,8 +46,13 @@ def make_submission(
             f"budget.cost={budget.cost!r}: no price is known for model "
             f"{agent.model.name!r}; limit tokens or model_calls instead"
         )
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise Misuse(f"inputs={inputs!r} is no mapping; give names with JSON values")
     if isinstance(constraints, str):
         raise Misuse(f"constraints={constraints!r}: give a list of texts")
+    for name, at in (("deadline", deadline), ("not_before", not_before)):
+        if at is not None and not _is_second(at):
+            raise Misuse(f"{name}={at!r} must be a second since the epoch, or None")
     if type(priority) is not int:
         raise Misuse(f"priority={priority!r} must be a whole number")
     task = TaskSubmitted(
@@ -62,6 +69,7 @@ def make_submission(
         key=key,
         deadline=deadline,
         steps=_steps(agent, goal, rules),
+        not_before=not_before,
     )
     try:
         body = codec.encode(task)[2]
@@ -75,9 +83,16 @@ def make_submission(
     return task
 
 
+def _is_second(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 <= value < LATEST  # type: ignore[operator]  # a number
+
+
 def baseline_with(baseline: Baseline | None, active: int | None) -> Baseline:
     """The rules in force. Raises Misuse for a bad `active`."""
-    found = baseline or Baseline()
+    found = Baseline() if baseline is None else baseline
+    if not isinstance(found, Baseline):
+        raise Misuse(f"baseline={baseline!r} is no Baseline; give Baseline(id=…)")
     if active is None:
         return found
     if type(active) is not int or active < 1:
@@ -87,12 +102,18 @@ def baseline_with(baseline: Baseline | None, active: int | None) -> Baseline:
 
 def agents_by_name(agents: Sequence[Agent]) -> dict[str, Agent]:
     """The agents by name. Raises Misuse for what is none, and for a name used twice."""
+    if isinstance(agents, Agent) or not isinstance(agents, Iterable):
+        raise Misuse(f"agents={agents!r} is no list; give agents=[agent]")
     found: dict[str, Agent] = {}
     for agent in agents:
         if not isinstance(agent, Agent):
-            raise Misuse(f"agents= holds {agent!r}, which is no Agent")
+            raise Misuse(
+                f"agents= holds {agent!r}, which is no Agent; give Agent(name=…)"
+            )
         if agent.name in found:
-            raise Misuse(f"two agents are called {agent.name!r}: names must be unique")
+            raise Misuse(
+                f"two agents are called {agent.name!r}: give one of them another name"
+            )
         found[agent.name] = agent
     return found
 

@@ -38,7 +38,7 @@ def report(file: Path, act: Tool) -> Any:
         agent(act),
         "act",
         reset=lambda: file.write_text(""),
-        world=file.read_text,
+        world=lambda: len(file.read_text().splitlines()),
     )
 
 

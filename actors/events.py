@@ -18,9 +18,13 @@ __all__ = [
     "Alerted",
     "Amounts",
     "AnswerRefused",
+    "ApprovalAnswered",
+    "ApprovalAsked",
+    "ApprovalTaken",
     "CallModel",
     "CallTool",
     "CancelRequested",
+    "CommandApplied",
     "ContextRebuilt",
     "DecisionMade",
     "EffectProbed",
@@ -34,6 +38,8 @@ __all__ = [
     "Held",
     "PoolOpened",
     "ProgressMade",
+    "ProgressSeen",
+    "QueueReopened",
     "RecoveriesForgiven",
     "RecoveryBegan",
     "RecoveryDeclared",
@@ -55,6 +61,8 @@ __all__ = [
     "TaskResumed",
     "TaskSubmitted",
     "TaskWoken",
+    "TimerFired",
+    "TimerSet",
     "task_of",
 ]
 
@@ -110,6 +118,7 @@ class TaskSubmitted(Event, frozen=True, kw_only=True):
     key: str | None
     deadline: float | None
     steps: tuple[StepPlan, ...]
+    not_before: float | None = None
 
 
 class StepStarted(Event, frozen=True, kw_only=True):
@@ -205,10 +214,47 @@ class TaskPaused(Event, frozen=True, kw_only=True):
 
 
 class TaskResumed(Event, frozen=True, kw_only=True):
-    """A paused task goes on; its running step, if one runs, until `deadline`."""
+    """A paused task goes on; its running step, if one runs, until `deadline`.
+
+    With `anew` its counts of retries begin anew: somebody had it go on. Without, it
+    is only that what it waited for has come.
+    """
 
     by: str
     deadline: float | None = None
+    anew: bool = True
+
+
+class ApprovalAsked(Event, frozen=True, kw_only=True):
+    """Operation `op` waits until somebody approves this call with these arguments."""
+
+    approval: str
+    op: int
+    tool: str
+    arguments: str
+
+
+class ApprovalTaken(Event, frozen=True, kw_only=True):
+    """The task knows the answer; an approved call runs, a rejected one has failed."""
+
+    approval: str
+    op: int
+    approved: bool
+    by: str
+    why: str = ""
+
+
+class TimerSet(Event, frozen=True, kw_only=True):
+    """Operation `op` waits until second `at` since the epoch."""
+
+    op: int
+    at: float
+
+
+class TimerFired(Event, frozen=True, kw_only=True):
+    """The time of operation `op` has come; it goes on."""
+
+    op: int
 
 
 class CancelRequested(Event, frozen=True, kw_only=True):
@@ -279,12 +325,17 @@ class RecoveriesForgiven(Event, frozen=True, kw_only=True):
 
 
 class RecoveryBegan(Event, frozen=True, kw_only=True):
-    """A recovery is about to start; `cause` says which process or actor ended."""
+    """A recovery is about to start; `cause` says which process or actor ended.
+
+    `strike` False: others were active when the process died, and nothing says that it
+    was this task that ended it. Such a recovery counts towards no limit.
+    """
 
     task: str
     epoch: int
     cause: str
     actor: str = ""
+    strike: bool = True
 
 
 # ── task/<id>/ledger: every contact with the outside ─────────────────────────────
@@ -293,7 +344,8 @@ class RecoveryBegan(Event, frozen=True, kw_only=True):
 class EffectRegistered(Event, frozen=True, kw_only=True):
     """Attempt `attempt` of operation `op` may run until `not_after` (B39: pending).
 
-    `reused` names the operation whose record answers this one without a run.
+    `reused` names the operation whose record answers this one without a run,
+    `approval` the approval that let it through.
     """
 
     op: int
@@ -309,6 +361,7 @@ class EffectRegistered(Event, frozen=True, kw_only=True):
     call_id: str = ""
     parent: int = 0
     reused: int | None = None
+    approval: str = ""
 
 
 class EffectRecorded(Event, frozen=True, kw_only=True):
@@ -413,37 +466,42 @@ class GrantReturned(Event, frozen=True, kw_only=True):
 
 
 class TaskQueued(Event, frozen=True, kw_only=True):
-    """The task waits for a slot, at the place of this record."""
+    """The task waits for a slot, at the place of this record.
+
+    It gets none before second `not_before` since the epoch.
+    """
 
     task: str
     agent: str
     group: str
     priority: int
     key: str | None
+    not_before: float | None = None
 
 
 class TaskWoken(Event, frozen=True, kw_only=True):
     """A waiting or parked task is in the queue again, at its old place.
 
-    For an active task it only writes down that it is to be cancelled.
+    `order` says what for: to resume whatever it paused for, to end, or (``again``) to
+    look whether what it waits for has come. An active task looks at it when it stops.
     """
 
     task: str
-    order: Literal["resume", "cancel"]
+    order: Literal["resume", "cancel", "again"]
     by: str
 
 
 class TaskActivated(Event, frozen=True, kw_only=True):
     """The task got a slot; `epoch` fences every earlier owner.
 
-    `order` is what woke it: to run on, to resume after a pause, to be cancelled; it
-    was given for epoch `since`.
+    `order` is what woke it: to run on, to resume after a pause, to be cancelled, to
+    look again at what it waits for; it was given for epoch `since`.
     """
 
     task: str
     epoch: int
     since: int
-    order: Literal["run", "resume", "cancel"]
+    order: Literal["run", "resume", "cancel", "again"]
     by: str
 
 
@@ -463,6 +521,44 @@ class TaskParked(Event, frozen=True, kw_only=True):
     ends_with: str
 
 
+class QueueReopened(Event, frozen=True, kw_only=True):
+    """A process took over from one that did not end as it should.
+
+    `interrupted` are the tasks that were active in that one; none where the last end
+    was a clean one after others that were not. With `alone` they are recovered one at
+    a time, until one gets further.
+    """
+
+    interrupted: tuple[str, ...]
+    alone: bool
+
+
+class ProgressSeen(Event, frozen=True, kw_only=True):
+    """A recovered task got further: it was not what ended the processes so far."""
+
+    task: str
+
+
+class ApprovalAnswered(Event, frozen=True, kw_only=True):
+    """Somebody answered an approval; its task takes the answer when it next runs."""
+
+    approval: str
+    task: str
+    approved: bool
+    by: str
+    why: str = ""
+
+
+class CommandApplied(Event, frozen=True, kw_only=True):
+    """A command of the inbox was carried out, or refused; `said` is its answer."""
+
+    command: str
+    kind: str
+    task: str
+    done: bool
+    said: str
+
+
 class TaskLeft(Event, frozen=True, kw_only=True):
     """The task ended and its slot is back."""
 
@@ -480,6 +576,10 @@ EVENTS: tuple[type[Event], ...] = (
     StepEnded,
     TaskPaused,
     TaskResumed,
+    ApprovalAsked,
+    ApprovalTaken,
+    TimerSet,
+    TimerFired,
     CancelRequested,
     RecoveryLoaded,
     ContextRebuilt,
@@ -507,7 +607,11 @@ EVENTS: tuple[type[Event], ...] = (
     TaskActivated,
     TaskPassivated,
     TaskParked,
+    ApprovalAnswered,
+    CommandApplied,
     TaskLeft,
+    QueueReopened,
+    ProgressSeen,
 )
 
 

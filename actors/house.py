@@ -85,6 +85,10 @@ class House:
         """Seconds since the epoch, by the dispatcher's clock."""
         return self.system.clock.time()
 
+    def monotonic(self) -> float:
+        """Seconds that no setting of the host's clock moves."""
+        return self.system.clock.monotonic()
+
     def address(self, name: str) -> Address:
         """The stable address of a name in this runtime."""
         return self.system.address(name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 __all__ = [
     "ADMISSION",
+    "APPROVALS",
+    "APPROVAL_ANSWERS",
     "JOURNAL",
     "KEYS",
     "POOL",
@@ -11,6 +13,8 @@ __all__ = [
     "SERVICES",
     "TASKS",
     "TASK_ROWS",
+    "TIMERS",
+    "TIMER_ROWS",
     "account",
     "context",
     "family",
@@ -23,9 +27,13 @@ JOURNAL = "journal"
 SERVICES = "services"
 POOL = "services/pool"
 ADMISSION = "services/admission"
+TIMERS = "services/timers"
 TASKS = "tasks"
 
 TASK_ROWS = "task"  # one row a task: what `perdure ps` shows
+TIMER_ROWS = "timer"  # who waits until when
+APPROVALS = "approval"  # what tasks have asked, by the approval's id
+APPROVAL_ANSWERS = "approval_answer"  # what was answered
 KEYS = "key"  # the caller's key of a submission -> the task's id
 
 

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from .tool import EffectClass
 
-__all__ = ["NotSent", "Outcome", "ServiceTrouble", "classify", "surely_not_sent"]
+__all__ = [
+    "NotSent",
+    "Outcome",
+    "RaisedElsewhere",
+    "ServiceTrouble",
+    "classify",
+    "surely_not_sent",
+]
 
 Outcome: TypeAlias = Literal["failed", "unknown"]
 
@@ -45,6 +52,21 @@ class ServiceTrouble(Exception):
         self.retry_after = retry_after
 
 
+class RaisedElsewhere(Exception):
+    """What a tool raised in a process of its own, classified there.
+
+    Args:
+        message: Type and text of the error.
+        status: What `classify` said of it.
+        not_sent: What `surely_not_sent` said of it.
+    """
+
+    def __init__(self, message: str, *, status: Outcome, not_sent: bool) -> None:
+        super().__init__(message)
+        self.status: Outcome = status
+        self.not_sent = not_sent
+
+
 def classify(error: BaseException, effect: EffectClass) -> Outcome:
     """Decide what an exception says about an operation that had been started.
 
@@ -53,6 +75,8 @@ def classify(error: BaseException, effect: EffectClass) -> Outcome:
     fails only on proof: an exception of no known kind may have come after the act.
     """
     match error:
+        case RaisedElsewhere(status=status):
+            return status
         case NotSent() | ConnectionRefusedError() | socket.gaierror():
             return "failed"
         case ServiceTrouble(status=status) if status == TOO_MANY_REQUESTS:
@@ -67,4 +91,6 @@ def classify(error: BaseException, effect: EffectClass) -> Outcome:
 
 def surely_not_sent(error: BaseException) -> bool:
     """Tell whether nothing left this process: such an attempt costs nothing."""
+    if isinstance(error, RaisedElsewhere):
+        return error.not_sent
     return isinstance(error, NotSent | ConnectionRefusedError | socket.gaierror)

@@ -22,6 +22,8 @@ from .model import ModelRequest
 __all__ = [
     "Allocate",
     "Allocated",
+    "Answer",
+    "Asked",
     "Assemble",
     "Built",
     "Cancel",
@@ -29,10 +31,12 @@ __all__ = [
     "Closed",
     "Drain",
     "Enlarge",
+    "Enlarged",
     "FetchGrants",
     "GrantBack",
     "Grants",
     "Hold",
+    "InboxChanged",
     "Order",
     "Pause",
     "Perform",
@@ -41,6 +45,7 @@ __all__ = [
     "Recall",
     "Recalled",
     "Remember",
+    "Remind",
     "Replied",
     "Reserve",
     "ReserveReply",
@@ -55,6 +60,7 @@ __all__ = [
     "Submit",
     "Verified",
     "Verify",
+    "WakeAgain",
 ]
 
 
@@ -72,12 +78,47 @@ class Submit(Message, frozen=True, kw_only=True):
     promise: Promise
 
 
-class Resume(Message, frozen=True, kw_only=True):
-    """Let a paused or parked task go on. Answered with True where one waited."""
+class Asked(Message, frozen=True, kw_only=True):
+    """Somebody asks something of a task.
+
+    `command` is the inbox's id of a request that no promise waits for.
+    """
 
     task: str
     by: str
-    promise: Promise
+    promise: Promise | None = None
+    command: str = ""
+
+
+class Resume(Asked, frozen=True, kw_only=True):
+    """Let a paused or parked task go on. Answered with True where one waited."""
+
+
+class WakeAgain(Asked, frozen=True, kw_only=True):
+    """What a task may wait for has come: let it look. Answered once that is durable."""
+
+
+class Answer(Asked, frozen=True, kw_only=True):
+    """Approve or reject a call.
+
+    Answered with True where it was open and with False where it had been answered
+    before; fails with Misuse where the task has no such approval.
+    """
+
+    approval: str
+    approved: bool
+    why: str = ""
+
+
+class Remind(Message, frozen=True, kw_only=True):
+    """A task waits until second `at` since the epoch; its row says so, too."""
+
+    task: str
+    at: float
+
+
+class InboxChanged(Message, frozen=True, kw_only=True):
+    """A command may have come from outside."""
 
 
 class Pause(Message, frozen=True, kw_only=True):
@@ -88,12 +129,8 @@ class Pause(Message, frozen=True, kw_only=True):
     promise: Promise
 
 
-class Cancel(Message, frozen=True, kw_only=True):
+class Cancel(Asked, frozen=True, kw_only=True):
     """End a task after the operations in flight. Answered once it is asked."""
-
-    task: str
-    by: str
-    promise: Promise
 
 
 class Drain(Message, frozen=True, kw_only=True):
@@ -108,7 +145,7 @@ class Drain(Message, frozen=True, kw_only=True):
 class Order(Message, frozen=True, kw_only=True):
     """What admission wants of a running task."""
 
-    what: Literal["pause", "cancel", "drain"]
+    what: Literal["pause", "cancel", "drain", "answer"]
     by: str
 
 
@@ -147,7 +184,16 @@ class Enlarge(Message, frozen=True, kw_only=True):
     task: str
     grant: str
     amounts: Amounts
-    promise: Promise
+    promise: Promise | None = None
+    reply_to: Address | None = None
+
+
+class Enlarged(Message, frozen=True, kw_only=True):
+    """The grant is in the pool's stream, or was refused."""
+
+    task: str
+    grant: str
+    refusal: str | None
 
 
 class FetchGrants(Message, frozen=True, kw_only=True):
@@ -169,6 +215,7 @@ class ReturnGrant(Message, frozen=True, kw_only=True):
 
     task: str
     amounts: Amounts
+    taken: tuple[str, ...]  # the grants that it is what is left of
     reply_to: Address
 
 
@@ -292,7 +339,11 @@ class Closed(Message, frozen=True, kw_only=True):
 
 
 class Perform(Message, frozen=True, kw_only=True):
-    """Register an attempt, run it, record it, settle it; idempotent by op#attempt."""
+    """Register an attempt, run it, record it, settle it; idempotent by op#attempt.
+
+    `approval` is the approval of this very call; `rejected` says who refused it, and
+    why.
+    """
 
     op: int
     attempt: int
@@ -305,6 +356,8 @@ class Perform(Message, frozen=True, kw_only=True):
     parent: int
     request: ModelRequest | None
     reply_to: Address
+    approval: str = ""
+    rejected: str = ""
 
 
 class Replied(Message, frozen=True, kw_only=True):

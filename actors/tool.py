@@ -31,6 +31,7 @@ INJECTED = ("ctx", "request_id")
 ANCHORS = 32  # of one call
 ANCHOR_NAME = 64  # characters
 ANCHOR_VALUE = 1_000  # characters
+MEMORY_AT_LEAST = 256 * 1024 * 1024  # bytes of address space
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +83,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
         Short values only: 1,000 characters are kept, and 32 anchors of one call.
         """
         if name in self.anchors or len(self.anchors) < ANCHORS:
-            self.anchors[str(name)[:ANCHOR_NAME]] = str(value)[:ANCHOR_VALUE]
+            self.anchors[_text(name)[:ANCHOR_NAME]] = _text(value)[:ANCHOR_VALUE]
 
 
 class Tool:
@@ -98,6 +99,9 @@ class Tool:
         settle: float,
         name: str | None,
         repeat: bool,
+        approval: bool | Callable[[dict[str, Any]], bool],
+        isolate: Literal["process"] | None,
+        memory: int | None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -107,7 +111,13 @@ class Tool:
         self.probe = probe
         self.settle = settle
         self.repeat = repeat
+        self.approval = approval
+        self.rests: Callable[[dict[str, Any]], float] | None = None
+        self.isolate = isolate
+        self.memory = memory
         self.description = inspect.getdoc(function) or ""
+        if isolate is not None:
+            _check_importable(self.name, function)
         self.injected, self.parameters = _parameters(self.name, function)
         self.is_async = inspect.iscoroutinefunction(function)
         self._check()
@@ -122,6 +132,11 @@ class Tool:
             raise Misuse(
                 f"tool {self.name!r}: timeout={self.timeout!r} must be above 0 seconds"
             )
+        if not (isinstance(self.approval, bool) or callable(self.approval)):
+            raise Misuse(
+                f"tool {self.name!r}: approval={self.approval!r} is neither True, "
+                "False nor a function of the arguments"
+            )
         if not self.settle >= 0:
             raise Misuse(
                 f"tool {self.name!r}: settle={self.settle!r} must be 0 or more seconds"
@@ -134,6 +149,26 @@ class Tool:
         if self.repeat and self.effect == "read":
             raise Misuse(
                 f"tool {self.name!r}: a read runs each time anyway; drop repeat=True"
+            )
+        if self.isolate not in (None, "process"):
+            raise Misuse(
+                f"tool {self.name!r}: isolate={self.isolate!r} is not 'process'; "
+                "drop it, or give 'process'"
+            )
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        if self.memory is None:
+            return
+        if self.isolate is None:
+            raise Misuse(
+                f"tool {self.name!r}: memory= limits a process; add isolate='process'"
+            )
+        whole = isinstance(self.memory, int) and not isinstance(self.memory, bool)
+        if not whole or self.memory < MEMORY_AT_LEAST:
+            raise Misuse(
+                f"tool {self.name!r}: memory={self.memory!r} must be a whole number of "
+                f"bytes, {MEMORY_AT_LEAST} at least: an interpreter takes as much"
             )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -180,6 +215,27 @@ class Tool:
         if "request_id" in self.injected:
             extra["request_id"] = context.request_id
         return self.function(**values, **extra)
+
+
+def _text(value: object) -> str:
+    return str(value).encode("utf-8", "replace").decode()  # no lone surrogates
+
+
+def _check_importable(name: str, function: Callable[..., Any]) -> None:
+    """Refuse what another process cannot find by module and name."""
+    where = getattr(function, "__qualname__", "<unnamed>")
+    module = getattr(function, "__module__", None)
+    if not inspect.isfunction(function) or "<" in where:
+        raise Misuse(
+            f"tool {name!r}: isolate='process' finds the function by module and name, "
+            f"and {where} has none (a lambda, a closure, a nested function or an "
+            "object); make it a function at the top of a module"
+        )
+    if module in (None, "__main__"):
+        raise Misuse(
+            f"tool {name!r}: isolate='process' imports the function's module, and "
+            "__main__ cannot be imported; move the function to a module of its own"
+        )
 
 
 def _parameters(
@@ -231,6 +287,9 @@ def tool(
     settle: float = ...,
     name: str | None = ...,
     repeat: bool = ...,
+    approval: bool | Callable[[dict[str, Any]], bool] = ...,
+    isolate: Literal["process"] | None = ...,
+    memory: int | None = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -242,6 +301,9 @@ def tool(
     settle: float = 2.0,
     name: str | None = None,
     repeat: bool = False,
+    approval: bool | Callable[[dict[str, Any]], bool] = False,
+    isolate: Literal["process"] | None = None,
+    memory: int | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function as a tool; say what its repetition would do.
 
@@ -256,6 +318,14 @@ def tool(
         name: the name models see; the function's own by default.
         repeat: each equal call within a step is a new occurrence (a build, a test
             run), not the same effect.
+        approval: True if each call waits until a person approves it, or a function of
+            its arguments that says so. The function runs off the dispatcher; only
+            False lets a call through, and one that raises or hangs does not.
+        isolate: ``"process"`` runs each call in a process of its own, which imports
+            the function by module and name. It may crash, hang or hoard there: it is
+            killed at its deadline, and dies with the runtime's process.
+        memory: bytes of address space that process may take, its interpreter's
+            included; what goes over it is a MemoryError there. None sets no limit.
 
     Raises:
         Misuse: when the declaration contradicts itself or has no schema.
@@ -270,6 +340,9 @@ def tool(
             settle=settle,
             name=name,
             repeat=repeat,
+            approval=approval,
+            isolate=isolate,
+            memory=memory,
         )
 
     return declare if function is None else declare(function)

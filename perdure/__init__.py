@@ -6,6 +6,7 @@ from .actors.agent import Agent, Plan, Step, View
 from .actors.baseline import Baseline
 from .actors.budget.account import Budget
 from .actors.outcomes import NotSent
+from .actors.timers.sleep import sleep
 from .actors.tool import CannotTell, DidNotHappen, Happened, Tool, ToolContext, tool
 from .errors import (
     BudgetExhausted,
@@ -49,5 +50,6 @@ __all__ = [
     "ToolContext",
     "UseAsync",
     "View",
+    "sleep",
     "tool",
 ]

@@ -12,10 +12,10 @@ import msgspec
 
 from .actors import names
 from .actors.agent import Agent
-from .actors.budget.account import Budget, limits_of
+from .actors.budget.account import Budget, limits_of, why_not_extended
 from .actors.events import TaskSubmitted
 from .actors.house import House
-from .actors.protocol import Cancel, Enlarge, Pause, Resume
+from .actors.protocol import Answer, Cancel, Enlarge, Pause, Resume, WakeAgain
 from .actors.task.rows import TaskRow
 from .errors import (
     Misuse,
@@ -37,11 +37,14 @@ from .watch import Openings
 
 if TYPE_CHECKING:
     from .views import TaskLine
+    from .views_approvals import Approval
 
 __all__ = ["TaskCalls"]
 
 LOOK_AGAIN = 1.0  # seconds until a waiter looks again at a store that did not answer
+ASK_AGAIN = 0.01  # seconds
 ASK_TIMEOUT = 30.0  # seconds for a call that only has to become durable
+LONGEST = 2_000  # characters of who answers an approval, and why
 CANCELLED = ENDED | {"parked"}  # where a cancelled task ends, or can get no further
 
 
@@ -185,12 +188,8 @@ class TaskCalls:
         first = self._reading.read(lambda r: r.records(0, 1, f"task/{task}"))[0]
         submitted = self._house.event_of(first)
         assert isinstance(submitted, TaskSubmitted)
-        free = sorted(set(amounts) - set(submitted.budget))
-        if free:
-            raise Misuse(
-                f"task {task} does not limit {', '.join(free)}: extend what it limits "
-                f"({', '.join(sorted(submitted.budget)) or 'nothing'})"
-            )
+        if wrong := why_not_extended(task, submitted.budget, amounts):
+            raise Misuse(wrong)
         grant = f"{task}/{self._house.new_id()}"
         refusal = self._ask(
             lambda p: Enlarge(task=task, grant=grant, amounts=amounts, promise=p),
@@ -198,8 +197,44 @@ class TaskCalls:
         )
         if refusal is not None:
             raise Misuse(f"task {task} cannot be extended: {refusal}")
-        if row.reason == "budget":
-            self.resume(task, "extend")
+        self._ask(lambda p: WakeAgain(task=task, by="extend", promise=p))
+
+    # ── approvals ────────────────────────────────────────────────────────────────
+
+    def approvals(self) -> list[Approval]:
+        """The calls that wait for somebody's approval, oldest first."""
+        from . import views_approvals
+
+        self._refuse_if_forked()
+        return self._reading.read(views_approvals.approvals)
+
+    def answer(
+        self, task: str, approval: str, by: str, why: str, *, approved: bool
+    ) -> bool:
+        """See `Handle.approve` and `Handle.reject`."""
+        call = "approve" if approved else "reject"
+        self.refuse_in_loop(call, f"`await handle.a{call}(...)`")
+        for name, value in (("by", by), ("why", why)):
+            if (
+                not isinstance(value, str)
+                or len(value) > LONGEST
+                or not _storable(value)
+            ):
+                raise Misuse(
+                    f"{call}: {name} must be text of at most {LONGEST} characters"
+                )
+        self.row(task)
+        done: bool = self._ask(
+            lambda p: Answer(
+                approval=approval,
+                task=task,
+                approved=approved,
+                by=by,
+                why=why,
+                promise=p,
+            )
+        )
+        return done
 
     # ── asking ───────────────────────────────────────────────────────────────────
 
@@ -216,6 +251,9 @@ class TaskCalls:
             except ActorStopped:
                 if clock.monotonic() >= until:
                     raise
+                # Its end is known here before those hear of it who see to its restart.
+                with suppress(TimeoutError):
+                    Promise(self._dispatcher).result(ASK_AGAIN)
 
     def _refuse_if_over(self) -> None:
         self._refuse_if_forked()
@@ -239,6 +277,15 @@ class TaskCalls:
         except RuntimeError:
             return
         raise UseAsync(call, twin)
+
+
+def _storable(text: str) -> bool:
+    """Tell whether text can be stored: it holds no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _as_future(

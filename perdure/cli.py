@@ -7,20 +7,32 @@ commands:
   log ID        its events in order, as a log file has them
   run MODULE:AGENT --goal TEXT
                 give an agent a task and run it to its next stop
+  cancel ID     end a task after the operations in flight
+  resume ID     let a paused or parked task go on
+  extend ID     add to its limits: --tokens N, --model-calls N, --tool-calls N
+  approve APPROVAL_ID
+  reject APPROVAL_ID [--why TEXT]
+                answer a call that waits for a person, see show
   demo          a real report job that is killed and recovered
 
 ps, show, effects and log only read: they work while a runtime runs, after it was
 killed, and on a store at rest. ID may be the beginning of an id, if no other task's
 id begins like it.
 
+cancel, resume, extend, approve and reject are kept in the store and applied by the
+runtime that has it open, else by the next one. They wait --timeout seconds (5) for
+its answer.
+
 The store is --store PATH, else PERDURE_STORE, else ./tasks.db. With --json the last
 line of stdout is one JSON value.
 
 exit codes:
   0    done; for run: completed
-  1    run: the task failed or was cancelled, or the runtime gave up; or stdout failed
+  1    run: the task failed or was cancelled, or the runtime gave up; or stdout failed;
+       cancel and the like: the runtime did not do it, and says why
   2    misuse: one sentence on stderr, nothing was changed
-  3    run: the task is paused or parked, or goes on after --timeout
+  3    run: the task is paused or parked, or goes on after --timeout; cancel and the
+       like: no answer yet, the command is kept
   130  interrupted; a task of run goes on at the store's next opening
 """
 
@@ -140,6 +152,19 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         one.add_argument("task", metavar="ID", type=text, help="a task, see perdure ps")
         _reading(one)
     run = command("run", _run, "Run an agent's task to its next stop.")
+    for name, about in (
+        ("cancel", "End a task after the operations in flight."),
+        ("resume", "Let a paused or parked task go on."),
+        ("extend", "Add to a task's limits; one paused for money goes on."),
+        ("approve", "Let a call run that waits for a person."),
+        ("reject", "Refuse a call that waits for a person."),
+    ):
+        asking = command(name, _ask, about)
+        if words[:1] == [name]:
+            from . import cli_ask
+
+            cli_ask.add_arguments(asking, name)
+            _reading(asking)
     demo = command("demo", _demo, "Kill and recover a real report job.")
     if words[:1] == ["run"]:
         from . import cli_run
@@ -233,6 +258,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from . import cli_run
 
     return cli_run.run(arguments)
+
+
+def _ask(arguments: argparse.Namespace) -> int:
+    from . import cli_ask
+
+    return cli_ask.ask(arguments)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

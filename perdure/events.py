@@ -21,6 +21,10 @@ NAMES: dict[str, str] = {
     "StepEnded": "step.ended",
     "TaskPaused": "task.paused",
     "TaskResumed": "task.resumed",
+    "ApprovalAsked": "approval.asked",
+    "ApprovalTaken": "approval.taken",
+    "TimerSet": "timer.set",
+    "TimerFired": "timer.fired",
     "CancelRequested": "task.cancel_requested",
     "RecoveryBegan": "recovery.began",
     "RecoveryLoaded": "recovery.loaded",
@@ -48,7 +52,11 @@ NAMES: dict[str, str] = {
     "TaskActivated": "queue.activated",
     "TaskPassivated": "queue.passivated",
     "TaskParked": "queue.parked",
+    "ApprovalAnswered": "approval.answered",
+    "CommandApplied": "inbox.applied",
     "TaskLeft": "queue.left",
+    "QueueReopened": "queue.reopened",
+    "ProgressSeen": "queue.progressed",
 }
 
 # Every record's event also says its task ("" for shared streams) and epoch.

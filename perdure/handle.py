@@ -83,6 +83,29 @@ class Handle:
         await asyncio.to_thread(self._runtime.ask_cancel, self.id, by)
         return await self._runtime.await_stop(self.id, ended=True)
 
+    def approve(self, approval: str, by: str = "operator") -> bool:
+        """Let a call run that waits for it, with exactly these arguments.
+
+        False where it was answered before, or is no longer wanted. Raises Misuse where
+        the task has no such approval.
+        """
+        return self._runtime.answer(self.id, approval, by, "", approved=True)
+
+    async def aapprove(self, approval: str, by: str = "operator") -> bool:
+        """`approve` for event loops."""
+        return await asyncio.to_thread(self.approve, approval, by)
+
+    def reject(self, approval: str, by: str = "operator", why: str = "") -> bool:
+        """Refuse a call that waits; the model is told by whom and why.
+
+        Returns and raises as `approve` does.
+        """
+        return self._runtime.answer(self.id, approval, by, why, approved=False)
+
+    async def areject(self, approval: str, by: str = "operator", why: str = "") -> bool:
+        """`reject` for event loops."""
+        return await asyncio.to_thread(self.reject, approval, by, why)
+
     def extend(self, budget: Budget) -> None:
         """Add to the limits of the task's budget; a task paused for money goes on.
 

@@ -41,6 +41,8 @@ FRONT: dict[str, tuple[str, ...]] = {
     "tool.log": ("task", "op", "tool", "message", "fields"),
     # A worker ended after its deadline; its outcome moves nothing.
     "effect.late": ("task", "work", "name", "status"),
+    # An event loop took no turns for 5 s: whose calls blocked it, how many ran on it.
+    "loop.abandoned": ("names", "running"),
     # A record that this build does not know, of a newer one.
     "record.unknown": ("task", "epoch", "type"),
     # `close` did not wait any longer for the operations that still run.
@@ -63,6 +65,7 @@ WARNINGS = frozenset(
         "account.alerted",
         "effect.late",
         "journal.trouble",
+        "loop.abandoned",
         "mailbox.dropped",
         "message.unexpected",
         "queue.parked",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -101,6 +100,8 @@ class Runtime(TaskCalls):
         self._agents = agents_by_name(agents)
         if pool is not None and not isinstance(pool, Budget):
             raise Misuse(f"pool={pool!r} is no Budget; give Budget(tokens=…)")
+        if not isinstance(store, str | os.PathLike | Backend):
+            raise Misuse(f"store={store!r} is no path; name the store's file")
         check_log(log, store)
         self._store = store
         self._own_dispatcher = dispatcher is None
@@ -140,7 +141,7 @@ class Runtime(TaskCalls):
             agents=self._agents,
             baseline=self.baseline,
             pool=pool or Budget(),
-            new_id=lambda: f"t-{secrets.token_hex(6)}",
+            new_id=lambda: f"t-{self._dispatcher.token()}",
             resume=resume,
             open_journal=self._open_again,
             journal=journal,
@@ -237,6 +238,7 @@ class Runtime(TaskCalls):
         priority: int = 0,
         key: str | None = None,
         deadline: float | None = None,
+        not_before: float | None = None,
     ) -> Handle:
         """Queue a task and return its handle once it is durable.
 
@@ -249,6 +251,7 @@ class Runtime(TaskCalls):
             group, priority: its place in the queue; higher goes first.
             key: submitting with the same key again gives the same task.
             deadline: second since the epoch after which no new operation begins.
+            not_before: second since the epoch before which the task gets no slot.
 
         Raises:
             Misuse: naming the argument, the value and the fix.
@@ -274,6 +277,7 @@ class Runtime(TaskCalls):
             priority=priority,
             key=key,
             deadline=deadline,
+            not_before=not_before,
         )
         return Handle(self, self._ask(lambda p: Submit(task=task, promise=p)))
 

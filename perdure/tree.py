@@ -2,7 +2,7 @@
 
 root            rest_for_one, 3 restarts in 60 s
 ├─ journal      if it dies, everything above it restarts from disk
-├─ services     one_for_one, 5 in 60 s: pool, admission
+├─ services     one_for_one, 5 in 60 s: pool, timers, admission
 └─ tasks        dynamic
 └─ task/<id>  rest_for_one, ends when Task ends: Ledger, Account, Context, Task
 """
@@ -21,6 +21,7 @@ from .actors.journal.actor import JournalActor
 from .actors.ledger.actor import Ledger
 from .actors.task.actor import Task
 from .actors.task.rows import Wake
+from .actors.timers.actor import Timers
 from .supervision.backoff import Backoff
 from .supervision.spec import ChildSpec, SupervisorSpec
 from .supervision.supervisor import Supervisor
@@ -41,6 +42,7 @@ def root_spec(house: House) -> SupervisorSpec:
                 name=names.POOL,
                 factory=lambda: Pool(house, house.journal.runtime_epoch),
             ),
+            ChildSpec(name=names.TIMERS, factory=lambda: Timers(house)),
             ChildSpec(
                 name=names.ADMISSION,
                 factory=lambda: Admission(

@@ -26,6 +26,7 @@ from .result import ENDED
 from .storage.errors import Undecodable
 from .storage.reader import Reader
 from .storage.records import Record
+from .views_approvals import Approval, approvals
 
 __all__ = [
     "RecoveryLine",
@@ -112,6 +113,7 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
     spent_recovery: dict[str, Any]
     budget: dict[str, dict[str, Any]]
     recoveries: tuple[RecoveryLine, ...]
+    approvals: tuple[Approval, ...] = ()
 
 
 def find(reader: Reader, text: str) -> str:
@@ -183,6 +185,7 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
         spent_recovery=shown(books.books.recovery),
         budget=_budget(submitted.budget, books),
         recoveries=_recoveries(history + whole(reader, f"task/{task}/recovery")),
+        approvals=tuple(approvals(reader, task)),
     )
 
 

@@ -86,6 +86,21 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
     )
     yield ""
     yield from _books(sheet)
+    if sheet.approvals:
+        yield ""
+        yield from _table(
+            ("APPROVAL", "OP", "TOOL", "ASKED", "ARGUMENTS"),
+            (
+                (
+                    one.approval,
+                    str(one.op),
+                    _short(one.tool, REASON),
+                    _time(one.at),
+                    _value(one.arguments),  # whole: it is what is approved
+                )
+                for one in sheet.approvals
+            ),
+        )
     yield ""
     yield f"recoveries: {len(sheet.recoveries)}"
     yield from map(_recovery, sheet.recoveries)

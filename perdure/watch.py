@@ -79,6 +79,7 @@ class FrontDesk(Actor):
         self._openings = openings
         self._root = root
         self._failed = failed
+        self._newest = 0  # incarnation of admission
 
     def started(self) -> None:
         """Begin to watch, then start the tree."""
@@ -89,10 +90,12 @@ class FrontDesk(Actor):
     def receive(self, message: Any) -> None:
         """Pass on what is heard."""
         match message:
-            case Up(name=name) if name == ADMISSION:
+            case Up(name=name, incarnation=number) if name == ADMISSION:
+                self._newest = number
                 self._openings.set(True)
-            case Down(name=name) if name == ADMISSION:
-                self._openings.set(False)
+            case Down(name=name, incarnation=number) if name == ADMISSION:
+                if number >= self._newest:  # not of one before, heard late
+                    self._openings.set(False)
             case Down(name=name, reason=reason) if name == ROOT:
                 if isinstance(reason, Crash):
                     self._failed(reason.error)

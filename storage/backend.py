@@ -7,7 +7,7 @@ used by one thread at a time too.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -35,6 +35,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     upto: int
 
 
+@runtime_checkable
 class Backend(Protocol):
     """A place for one journal.
 
@@ -78,6 +79,17 @@ class Backend(Protocol):
 
     def reader(self, warn: Warn) -> Reader:
         """Return a new reader that sees what was flushed."""
+        ...
+
+    def watch(self, notice: Callable[[], object]) -> bool:
+        """Have `notice` called when somebody sends a command to the inbox.
+
+        Returns True where it never will be, and `changed` is to be asked instead.
+        """
+        ...
+
+    def changed(self) -> bool:
+        """Tell whether anybody else has written to the store since the last call."""
         ...
 
     def tidy(self, *, idle: bool) -> bool:

@@ -10,6 +10,7 @@ from typing import Self
 
 from .errors import Undecodable
 from .records import (
+    Command,
     Head,
     Loaded,
     Record,
@@ -55,6 +56,10 @@ class Reader(ABC):
     @abstractmethod
     def streams(self, prefix: str = "") -> list[str]:
         """Return the names of a family's streams in order, all of them for ""."""
+
+    @abstractmethod
+    def commands(self, after: int = 0) -> list[Command]:
+        """Return the commands behind place `after` without an answer, in order."""
 
     @abstractmethod
     def close(self) -> None:

@@ -17,6 +17,7 @@ from .leases import Leases
 from .listeners import Listeners
 from .pending import Pending, PendingRead
 from .records import Lease, Record, Snapshot
+from .watch import InboxWatch
 from .writer import Writer
 
 __all__ = ["MAX_BODY", "Background", "Health", "Journal"]
@@ -107,13 +108,15 @@ class Journal:
         except BaseException:
             backend.abandon()
             raise
+        later = call_later or _timer
+        self._watch = InboxWatch(backend, later, self._writer_thread.wake)
         self._writer = Writer(
             backend=backend,
             pending=self._pending,
             lock=self._lock,
             listeners=self._listeners,
             hit=self._hit,
-            call_later=call_later or _timer,
+            call_later=later,
             wake=self._writer_thread.wake,
         )
 
@@ -227,6 +230,10 @@ class Journal:
                 return
         callback(error)
 
+    def watch_inbox(self, listener: Callable[[], object]) -> None:
+        """Hear, on any thread, that a command may have come; one listener at a time."""
+        self._watch.tell(listener)
+
     def on_warning(self, listener: Callable[[str, Mapping[str, object]], None]) -> None:
         """Hear the name and fields of what went wrong without harm."""
         self._listeners.warned.append(listener)
@@ -292,6 +299,7 @@ class Journal:
                 return False
             try:
                 more = self._writer.commit()
+                told = self._watch.look()
             except StorageError as error:
                 self._fail(error)
                 return False
@@ -300,6 +308,8 @@ class Journal:
                     StoreFailed(self._backend.path, f"{type(error).__name__}: {error}")
                 )
                 return False
+        if told is not None:
+            self._listeners.each([told])
         if self._pending.read_due:
             self._reader_thread.wake()
         return more

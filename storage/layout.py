@@ -62,6 +62,15 @@ CREATE TABLE blobs (
     body BLOB NOT NULL
 );
 
+CREATE TABLE inbox (
+    place INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    at REAL NOT NULL,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    body BLOB NOT NULL
+);
+
 CREATE TABLE snapshots (
     id INTEGER PRIMARY KEY,
     stream_id INTEGER NOT NULL,

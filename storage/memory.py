@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+
+import msgspec
 
 from .backend import Batch, Opening, Warn
 from .base_reader import Reader
 from .errors import Fenced, StoreLocked
-from .records import Head, Record, Row, Snapshot, in_family, snapshot_checksum
+from .inbox import ANSWERS, check_command, sent_before
+from .records import Command, Head, Record, Row, Snapshot, in_family, snapshot_checksum
 
 __all__ = ["MemoryBackend", "MemoryStore"]
 
@@ -28,18 +31,47 @@ class MemoryStore:
         self.streams: dict[str, list[Record]] = {}
         self.rows: dict[str, dict[str, bytes]] = {}
         self.blobs: dict[str, bytes] = {}
+        self.inbox: list[Command] = []
         self.snapshots: dict[str, list[tuple[Snapshot, int]]] = {}  # newest first
         self.flushed_snapshots: dict[str, list[tuple[Snapshot, int]]] = {}
 
-    def cut(self) -> None:
+    def send(self, command: Command) -> None:
+        """Keep a command, and let the owner notice at once; see `Inbox.send`."""
+        check_command(command)
+        with self.lock:
+            if any(one.id == command.id for one in self.inbox):
+                raise sent_before(command)
+            place = len(self.inbox) + 1
+            self.inbox.append(msgspec.structs.replace(command, place=place))
+            notice = self.owner.notice if self.owner is not None else None
+        if notice is not None:
+            notice()
+
+    def cut(self, reached: Batch | None = None) -> None:
         """Cut the power: drop everything that was not flushed, and the owner.
 
+        `reached` is what came to the disk all the same, though nobody heard of it.
         What the old owner still tries to write is refused as stale.
         """
         with self.lock:
             self.owner = None
             self.runtime_epoch += 1
             self.snapshots = dict(self.flushed_snapshots)
+            if reached is not None:
+                self.keep(reached)
+
+    def keep(self, batch: Batch) -> None:
+        """Make one batch durable; called under the lock."""
+        self.blobs.update(batch.blobs)
+        for row in batch.rows:
+            space = self.rows.setdefault(row.space, {})
+            if row.value is None:
+                space.pop(row.key, None)
+            else:
+                space[row.key] = row.value
+        for record in batch.records:
+            self.log.append(record)
+            self.streams.setdefault(record.stream, []).append(record)
 
 
 class MemoryBackend:
@@ -50,6 +82,7 @@ class MemoryBackend:
         self._epoch = 0
         self._written: Batch | None = None
         self._new_snapshots = False
+        self.notice: Callable[[], object] | None = None
 
     @property
     def path(self) -> str:
@@ -83,18 +116,8 @@ class MemoryBackend:
             if self._new_snapshots:
                 store.flushed_snapshots = dict(store.snapshots)
                 self._new_snapshots = False
-            if batch is None:
-                return
-            store.blobs.update(batch.blobs)
-            for row in batch.rows:
-                space = store.rows.setdefault(row.space, {})
-                if row.value is None:
-                    space.pop(row.key, None)
-                else:
-                    space[row.key] = row.value
-            for record in batch.records:
-                store.log.append(record)
-                store.streams.setdefault(record.stream, []).append(record)
+            if batch is not None:
+                store.keep(batch)
 
     def rollback(self) -> None:
         """Forget the written batch."""
@@ -119,6 +142,15 @@ class MemoryBackend:
     def reader(self, warn: Warn) -> Reader:
         """Return a reader of what was flushed."""
         return MemoryReader(self.store, warn)
+
+    def watch(self, notice: Callable[[], object]) -> bool:
+        """Have `notice` called where a command is sent; nothing is to be polled."""
+        self.notice = notice
+        return False
+
+    def changed(self) -> bool:
+        """Never: `watch` told of it."""
+        return False
 
     def tidy(self, *, idle: bool) -> bool:
         """Do nothing, since nothing is ever due."""
@@ -181,6 +213,16 @@ class MemoryReader(Reader):
                 Row(space=space, key=key, value=values[key])
                 for key in sorted(values, key=str.encode)
                 if key.startswith(prefix)
+            ]
+
+    def commands(self, after: int = 0) -> list[Command]:
+        """Return the commands behind place `after` without an answer, in order."""
+        with self._store.lock:
+            answered = self._store.rows.get(ANSWERS, {})
+            return [
+                one
+                for one in self._store.inbox
+                if one.place > after and one.id not in answered
             ]
 
     def streams(self, prefix: str = "") -> list[str]:

@@ -9,6 +9,7 @@ import msgspec
 
 __all__ = [
     "JSON_CODEC",
+    "Command",
     "Draft",
     "Head",
     "Lease",
@@ -87,6 +88,21 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     stream: str
     epoch: int
     incarnation: int
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """What another process asks of the owner: kind, what it concerns, the rest in JSON.
+
+    `id` is the sender's, unique for good. `at` is seconds since the epoch, by the
+    sender's clock. `place` is the order of arrival, given when it is sent.
+    """
+
+    id: str
+    kind: str
+    subject: str
+    at: float
+    body: bytes = b"{}"
+    place: int = 0
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):

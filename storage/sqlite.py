@@ -10,7 +10,7 @@ one process (the standard library's) drops the first one's locks when it closes.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import apsw
@@ -73,6 +73,7 @@ class SqliteBackend:
         self._connection: apsw.Connection | None = None
         self._readers: list[SqliteReader] = []
         self._epoch = 0
+        self._data_version: object = None  # https://sqlite.org/pragma.html
         self._names: dict[str, dict[str, int]] = {"streams": {}, "types": {}}
         self._fresh: list[tuple[str, str, int]] = []
         self._wal_pages = 0  # since the last checkpoint
@@ -207,6 +208,17 @@ class SqliteBackend:
         reader = SqliteReader(self._path, warn)
         self._readers.append(reader)
         return reader
+
+    def watch(self, notice: Callable[[], object]) -> bool:
+        """SQLite calls nobody: say that `changed` is to be asked."""
+        return True
+
+    def changed(self) -> bool:
+        """Tell whether anybody else has written to the store since the last call."""
+        with errors_of(self.path):
+            version = self._db.pragma("data_version")
+        before, self._data_version = self._data_version, version
+        return bool(version != before)
 
     def tidy(self, *, idle: bool) -> bool:
         """Copy a long WAL into the file, so that it starts over from its beginning.

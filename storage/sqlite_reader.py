@@ -11,8 +11,9 @@ import apsw
 
 from .backend import Warn
 from .base_reader import Reader
+from .inbox import ANSWERS
 from .layout import EVENT_COLUMNS
-from .records import Head, Record, Row, Snapshot
+from .records import Command, Head, Record, Row, Snapshot
 from .sqlite_file import connect, errors_of
 
 __all__ = ["SqliteReader"]
@@ -74,6 +75,21 @@ class SqliteReader(Reader):
                     *_family_bounds(prefix),
                 )
             ]
+
+    def commands(self, after: int = 0) -> list[Command]:
+        """Return the commands behind place `after` without an answer, in order."""
+        with errors_of(self._path):
+            found = self._all(
+                "SELECT id, kind, subject, at, CAST(body AS BLOB), place FROM inbox "
+                "WHERE place > ? AND NOT EXISTS (SELECT 1 FROM rows "
+                "WHERE space = ? AND key = inbox.id) ORDER BY place",
+                after,
+                ANSWERS,
+            )
+        return [
+            Command(id=name, kind=kind, subject=subject, at=at, body=body, place=place)
+            for name, kind, subject, at, body, place in found
+        ]
 
     def close(self) -> None:
         """Close the connection; safe to call twice."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import sys
 import threading
 import time
@@ -70,7 +71,11 @@ class Dispatcher(Protocol):
     RuntimeError, and nothing runs. After `close` nothing new starts.
     """
 
-    clock: Clock
+    @property
+    def clock(self) -> Clock:
+        """What tells the time here."""
+        ...
+
     log: Callable[..., None]
 
     def mailbox(self) -> Mailbox:
@@ -102,6 +107,10 @@ class Dispatcher(Protocol):
 
     def random(self) -> float:
         """A number in [0, 1)."""
+        ...
+
+    def token(self) -> str:
+        """Twelve hexadecimal digits that no one had before."""
         ...
 
     def close(self, timeout: float) -> None:
@@ -286,6 +295,10 @@ class PoolDispatcher:
     def random(self) -> float:
         """A number in [0, 1)."""
         return random.random()  # noqa: S311 -- for jitter
+
+    def token(self) -> str:
+        """Twelve hexadecimal digits that no one had before."""
+        return secrets.token_hex(6)
 
     def close(self, timeout: float) -> None:
         """End the backgrounds, then turns and timers; running jobs are left alone."""

@@ -41,6 +41,8 @@ class SimulatedDispatcher:
         self.trace: list[str] = []
         self.log: Callable[..., None] = _no_log
         self._chance = random.Random(seed)  # noqa: S311 -- a schedule, not a secret
+        # Not from the schedule's numbers: a task more would change all that follows.
+        self._tokens = random.Random(f"tokens {seed}")  # noqa: S311 -- as above
         self._ready: list[Cell] = []
         self._cells: dict[str, Cell] = {}
         self._jobs: list[tuple[str, Callable[[], None]]] = []
@@ -99,6 +101,13 @@ class SimulatedDispatcher:
     def random(self) -> float:
         """A number in [0, 1), drawn from the seed."""
         return self._chance.random()
+
+    def token(self) -> str:
+        """Twelve hexadecimal digits, drawn from the seed.
+
+        Dispatchers that work on one store in turn need seeds of their own.
+        """
+        return f"{self._tokens.getrandbits(48):012x}"
 
     def step(self) -> bool:
         """Take one step; False if there is none to take, now or later.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ...storage.errors import Undecodable
 from ...storage.records import Record
 from ...supervision.faults import hit
 from ...supervision.protocol import StartChild, StopChild
@@ -24,7 +25,7 @@ from ..events import (
 from ..names import POOL, TASKS, family
 from ..names import task as task_name
 from ..protocol import Allocate, Order, Stopped
-from ..task.rows import Wake
+from ..task.rows import COMES, TaskRow, Wake, queued_row, timer_row
 from .queue import REGISTER
 
 if TYPE_CHECKING:
@@ -66,7 +67,12 @@ class Activation:
 
     def reactivate(self, task: str) -> None:
         """Activate a task that holds a slot but does not run, and was left alone."""
-        if task in self.idle and self._admission.drains is None:
+        admission = self._admission
+        if (
+            task in self.idle
+            and admission.drains is None
+            and not admission.isolation.on  # else it has its turn there
+        ):
             self.activate(task)
 
     def activate(self, task: str) -> None:
@@ -78,9 +84,18 @@ class Activation:
         if place.agent not in admission.house.agents and place.order != "cancel":
             admission.park(task, f"no agent {place.agent!r} is registered", REGISTER)
             return
+        if place.epoch:
+            # Its grant stands before its first activation. The pool may have it back,
+            # of a task that had only to leave, and would give it once more.
+            self._begin(task)
+            return
 
         def found(record: Sequence[Record]) -> None:
-            submitted = admission.house.event_of(record[0])
+            try:
+                submitted = admission.house.event_of(record[0])
+            except Undecodable as error:  # newer than this code, or a gap in upgrades
+                admission.park(task, str(error), "resume")
+                return
             assert isinstance(submitted, TaskSubmitted)
             message = Allocate(
                 task=task, amounts=submitted.budget, reply_to=admission.address
@@ -97,7 +112,11 @@ class Activation:
             return
         if refusal is not None:
             admission.park(task, refusal, "resume", "paused")
-        elif admission.state.tasks[task].clean:
+        else:
+            self._begin(task)
+
+    def _begin(self, task: str) -> None:
+        if self._admission.state.tasks[task].clean:
             self._start(task, recovery=None)
         else:
             self._recover(task)
@@ -113,7 +132,8 @@ class Activation:
         def found(records: Sequence[Record]) -> None:
             place = admission.state.tasks[task]
             why = admission.gate.why_park(records)
-            if why and place.since <= place.epoch:
+            struck = admission.isolation.struck(task)
+            if why and struck and not place.forgiven:
                 last = self._failures.pop(task, "")
                 admission.park(task, f"{why}; last: {last}" if last else why, "resume")
                 self._return_permit(task)
@@ -136,14 +156,18 @@ class Activation:
         also = []
         if recovery is not None:
             cause = self._failures.get(task, "process ended")
-            began: list[Event] = [RecoveryBegan(task=task, epoch=epoch, cause=cause)]
-            if place.since > place.epoch:  # somebody had it go on: count anew
+            struck = admission.isolation.struck(task)
+            began: list[Event] = [
+                RecoveryBegan(task=task, epoch=epoch, cause=cause, strike=struck)
+            ]
+            if place.forgiven:
                 began.insert(0, RecoveriesForgiven(task=task, by=place.by))
             also = [admission.gate.strike(task, epoch, recovery + 1, *began)]
         activated = TaskActivated(
             task=task, epoch=epoch, order=place.order, by=place.by, since=place.since
         )
-        seq = admission.append(activated, also=also)
+        rows = [timer_row(task, 0, None)] if place.not_before else []
+        seq = admission.append(activated, rows=rows, also=also)
         hit("admission.activated", place.agent)
         wake = Wake(
             since=place.since, order=place.order, by=place.by, clean=place.clean
@@ -183,6 +207,7 @@ class Activation:
         self._return_permit(task)
         self.starting.discard(task)
         self.watch(task)
+        self.up(task_name(task))  # what came while it started reached nobody
         if admission.drains is not None:
             order = Order(what="drain", by="close")
             admission.house.address(task_name(task)).tell(order)
@@ -205,6 +230,8 @@ class Activation:
             order = Order(what="cancel", by=place.by)
         if order is not None:
             admission.house.address(name).tell(order)
+        if admission.drains is not None:  # it was restarting when the others heard it
+            admission.house.address(name).tell(Order(what="drain", by="close"))
 
     def down(self, name: str) -> None:
         """A task's actors are gone: for the reason it gave, or recover it."""
@@ -220,14 +247,26 @@ class Activation:
         admission.demonitor(admission.house.address(task_name(task)))
         stopped = self.farewells.pop(task, None)
         if stopped is None:
-            if admission.drains is None and task not in admission.held:
+            alone = admission.isolation.on and not admission.isolation.ran(task)
+            if admission.drains is None and task not in admission.held and not alone:
                 self.activate(task)
             else:
                 self.idle.add(task)
         elif stopped.how == "ended":
             admission.append(TaskLeft(task=task, status=stopped.status))
             hit("admission.left", place.agent)
+        elif stopped.how == "waiting" and place.woken:
+            admission.with_row(task, self._wake_again)
         else:
             waiting = stopped.how == "waiting"
             admission.append(TaskPassivated(task=task, waiting=waiting))
             hit("admission.passivated", place.agent)
+
+    def _wake_again(self, row: TaskRow) -> None:
+        """A task that was woken while it was active has stopped: it goes on at once."""
+        admission = self._admission
+        place = admission.state.tasks[row.task]
+        on = place.order != "again" or row.reason in COMES
+        rows = [queued_row(row)] if on else []
+        admission.append(TaskPassivated(task=row.task, waiting=True), rows=rows)
+        hit("admission.passivated", place.agent)

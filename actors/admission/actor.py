@@ -22,20 +22,26 @@ from ..names import ADMISSION, TASK_ROWS, TASKS
 from ..names import task as task_name
 from ..protocol import (
     Allocated,
+    Answer,
     Cancel,
     Drain,
+    Enlarged,
+    InboxChanged,
     Order,
     Pause,
     Progressed,
     Resume,
     Stopped,
     Submit,
+    WakeAgain,
 )
 from ..requests import Overdue, Requests
 from ..task.rows import TaskRow, Wake
 from .activation import Activation, StartAgain
 from .callers import Callers
+from .commands import Commands
 from .gate import Gate
+from .isolation import Isolation
 from .queue import QueueState, apply, due
 
 __all__ = ["Admission"]
@@ -69,7 +75,9 @@ class Admission(Durable[QueueState]):
         self.requests = Requests(self)
         self.callers = Callers(self)
         self.activation = Activation(self, family_of)
+        self.commands = Commands(self)
         self.gate = Gate(self)
+        self.isolation = Isolation(self)
         self.drains: list[Promise] | None = None
 
     def fold(self, state: QueueState, event: Event) -> QueueState:
@@ -79,6 +87,7 @@ class Admission(Durable[QueueState]):
     def loaded(self, folded: Folded) -> None:
         """Look which active tasks really run; the others are recovered or started."""
         if self.house.held is None:
+            self.isolation.opened()
             self.house.held = set() if self.house.resume else set(self.state.tasks)
         self.monitor(self.house.address(TASKS))
         for task in self.state.active():
@@ -90,6 +99,7 @@ class Admission(Durable[QueueState]):
             known = place.agent in self.house.agents and task not in self.held
             if place.lacks_agent and known:
                 self.callers.wake(task, f"agent {place.agent} is registered")
+        self.commands.look()
         self._admit()
 
     @property
@@ -109,11 +119,20 @@ class Admission(Durable[QueueState]):
                 self.callers.pause(task, by, promise)
             case Cancel():
                 self.callers.cancel(message)
+            case WakeAgain():
+                self.callers.wake_again(message)
+            case Answer():
+                self.callers.answer(message)
+            case InboxChanged():
+                self.commands.look()
+            case Enlarged(grant=grant, refusal=refusal):
+                self.commands.enlarged(grant, refusal)
             case Drain(promise=promise):
                 self._drain(promise)
             case Allocated(task=task, refusal=refusal):
                 self.activation.allocated(task, refusal)
             case Progressed(task=task):
+                self.isolation.progressed(task)
                 self.gate.progressed(task)
             case Stopped(task=task):
                 self.activation.farewells[task] = message
@@ -148,8 +167,11 @@ class Admission(Durable[QueueState]):
                 for promise in self.drains:
                     self.when_durable(self.last_seq, partial(promise.set, None))
             return
+        if self.isolation.go_on():
+            return
         slots = self.house.baseline.active_tasks - len(starting - active)
-        for task in due(self.state, slots=slots, held=frozenset(self.held)):
+        held, now = frozenset(self.held), self.house.now()
+        for task in due(self.state, slots=slots, held=held, now=now):
             if task not in starting:
                 self.activation.activate(task)
 

@@ -1,21 +1,33 @@
-"""What callers outside ask of admission: submit, resume, pause, cancel."""
+"""What callers outside ask of admission: submit, resume, pause, cancel, approve."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from ...storage.errors import Fenced, Rejected
+from ...storage.reader import Reader
 from ...storage.records import Row
 from ...supervision.faults import hit
 from ...supervision.promise import Promise
 from ..errors import Misuse
-from ..events import TaskQueued, TaskWoken
-from ..names import KEYS, TASK_ROWS
+from ..events import ApprovalAnswered, Event, TaskQueued, TaskWoken
+from ..names import APPROVAL_ANSWERS, APPROVALS, KEYS, TASK_ROWS, TIMERS
 from ..names import task as task_name
-from ..protocol import Cancel, Order, Resume, Submit
-from ..task.rows import TaskRow, task_row
+from ..protocol import Answer, Asked, Cancel, Order, Remind, Resume, Submit, WakeAgain
+from ..task.rows import (
+    COMES,
+    PASSIVE,
+    ApprovalRow,
+    TaskRow,
+    answer_of,
+    queued_row,
+    task_row,
+    timer_row,
+)
+from .queue import Place
 
 if TYPE_CHECKING:
     from .actor import Admission
@@ -28,6 +40,7 @@ class Callers:
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
+        self._answered: set[str] = set()  # approvals, by this incarnation
 
     def submit(self, message: Submit) -> None:
         """Queue a task, or find the one that the same key or id gave before."""
@@ -60,6 +73,8 @@ class Callers:
         rows = [task_row(task, "queued")]
         if task.key is not None:
             rows.append(Row(space=KEYS, key=task.key, value=task.task.encode()))
+        if task.not_before is not None:
+            rows.append(timer_row(task.task, 0, task.not_before))
         first = admission.draft(stream, 1, task)
         first = msgspec.structs.replace(first, rows=tuple(rows))
         queued = TaskQueued(
@@ -68,14 +83,20 @@ class Callers:
             group=task.group,
             priority=task.priority,
             key=task.key,
+            not_before=task.not_before,
         )
         try:
             lease = admission.house.journal.acquire(stream, 0)
-            admission.append(queued, also=[(lease, [first])])
+            seq = admission.append(queued, also=[(lease, [first])])
         except (Rejected, Fenced):
             self._taken_before(message)
             return
         hit("admission.queued", task.agent)
+        if task.not_before is not None:
+            hit("timer.set", task.agent)
+            remind = Remind(task=task.task, at=task.not_before)
+            timers = admission.house.address(TIMERS)
+            admission.when_durable(seq, lambda: timers.tell(remind))
         self._answer(message, task.task)
 
     def _answer(self, message: Submit, task: str) -> None:
@@ -102,25 +123,146 @@ class Callers:
             admission.held.discard(task)
             if admission.state.tasks[task].where in ("queued", "active"):
                 admission.activation.reactivate(task)
-                message.promise.set(True)
+                self._conclude(message, True, "it goes on")
                 return
 
         def found(row: TaskRow) -> None:
-            place = admission.state.tasks.get(task)
-            leaving = place is not None and place.where == "active"
-            if place is None or not (
-                place.where in ("waiting", "parked")
-                or (leaving and row.status == "paused")
-            ):
-                # Perhaps somebody else has just woken it: the store says so first.
-                seq = admission.last_seq
-                admission.when_durable(seq, lambda: message.promise.set(False))
-                return
-            woken = TaskWoken(task=task, order="resume", by=message.by)
-            seq = admission.append(woken, rows=[_queued_row(row)])
-            admission.when_durable(seq, lambda: message.promise.set(True))
+            events, rows = self._waking(row, "resume", message.by)
+            said = "it goes on" if events else "it was not waiting"
+            # Where none waited somebody else may have just woken it: the answer
+            # comes once the store says so.
+            self._conclude(message, bool(events), said, *events, rows=rows)
 
         admission.with_row(task, found)
+
+    def _waking(
+        self, row: TaskRow, order: Literal["resume", "again"], by: str
+    ) -> tuple[list[Event], list[Row]]:
+        """What wakes a task that waits or is just about to; nothing for another."""
+        place = self._admission.state.tasks.get(row.task)
+        if place is None or (place.order == "cancel" and place.where != "parked"):
+            return [], []  # a cancel is not taken back
+        if place.where not in ("waiting", "parked") and not _leaving(place, row):
+            return [], []
+        woken = TaskWoken(task=row.task, order=order, by=by)
+        return [woken], [queued_row(row)]
+
+    def wake_again(self, message: WakeAgain) -> None:
+        """Wake a task that waits for what has come; an active one looks when it stops.
+
+        One that waits for something else stays where it is.
+        """
+        admission, task = self._admission, message.task
+        if (message.promise or message.command) and task in admission.held:
+            admission.held.discard(task)  # somebody wants it to go on; no timer does
+            admission.activation.reactivate(task)
+        admission.with_row(
+            task, lambda row: self._wake_again(message, row, "it goes on")
+        )
+
+    def _wake_again(
+        self,
+        message: WakeAgain | Answer,
+        row: TaskRow,
+        said: str,
+        *events: Event,
+        rows: Sequence[Row] = (),
+    ) -> None:
+        place = self._admission.state.tasks.get(row.task)
+        woken: list[Event] = []
+        more: list[Row] = []
+        if place is not None and place.where != "parked" and not place.woken:
+            if row.status in PASSIVE and row.reason in COMES:
+                woken, more = self._waking(row, "again", message.by)
+            # An active task looks when it stops. One that waits may have stopped
+            # after its row was read; it looks for itself what it waits for.
+            stale = place.where == "waiting" and row.epoch != place.epoch
+            if not woken and (stale or place.where == "active"):
+                woken = [TaskWoken(task=row.task, order="again", by=message.by)]
+        self._conclude(message, True, said, *events, *woken, rows=[*rows, *more])
+        if place is not None and place.where == "active":
+            order = Order(what="answer", by=message.by)
+            self._admission.house.address(task_name(row.task)).tell(order)
+
+    def _conclude(
+        self,
+        message: Asked,
+        done: bool,
+        said: str,
+        *events: Event,
+        rows: Sequence[Row] = (),
+    ) -> None:
+        """Append what was done, and answer whoever asked for it."""
+        admission = self._admission
+        seq = admission.last_seq
+        if message.command:
+            kind = _kind(message)
+            task = message.task
+            admission.commands.apply(
+                message.command, kind, task, done, said, *events, rows=rows
+            )
+        elif events:
+            seq = admission.append(*events, rows=rows)
+        promise = message.promise
+        if promise is not None:
+            admission.when_durable(seq, lambda: promise.set(done))
+
+    def answer(self, message: Answer) -> None:
+        """Answer an approval, once; its task is told, or woken to look."""
+        admission = self._admission
+
+        def found(values: tuple[bytes | None, bytes | None, bytes | None]) -> None:
+            asked, answered, row = values
+            if asked is None or row is None:
+                self._unknown(message)
+                return
+            approval = msgspec.json.decode(asked, type=ApprovalRow)
+            if message.task and approval.task != message.task:
+                self._unknown(message)
+                return
+            message_ = msgspec.structs.replace(message, task=approval.task)
+            if answered is not None or message.approval in self._answered:
+                self._conclude(message_, False, "it was answered before")
+                return
+            if approval.status != "open":
+                self._conclude(message_, False, "the call is no longer wanted")
+                return
+            self._answered.add(message.approval)
+            event = ApprovalAnswered(
+                approval=approval.approval,
+                task=approval.task,
+                approved=message.approved,
+                by=message.by,
+                why=message.why,
+            )
+            self._wake_again(
+                message_,
+                msgspec.json.decode(row, type=TaskRow),
+                "approved" if message.approved else "rejected",
+                event,
+                rows=[answer_of(event)],
+            )
+            hit("approval.answered", approval.tool)
+
+        def look(reader: Reader) -> tuple[bytes | None, bytes | None, bytes | None]:
+            asked = reader.row(APPROVALS, message.approval)
+            if asked is None:
+                return None, None, None
+            task = msgspec.json.decode(asked, type=ApprovalRow).task
+            answered = reader.row(APPROVAL_ANSWERS, message.approval)
+            return asked, answered, reader.row(TASK_ROWS, task)
+
+        admission.read(look, found)
+
+    def _unknown(self, message: Answer) -> None:
+        wrong = (
+            f"there is no approval {message.approval!r}; the open ones are listed by "
+            "`perdure show` and runtime.approvals()"
+        )
+        if message.command:
+            self._conclude(message, False, wrong)
+        elif message.promise is not None:
+            message.promise.fail(Misuse(wrong))
 
     def wake(self, task: str, by: str) -> None:
         """Wake a parked task whose reason is gone; nobody asked for it."""
@@ -129,7 +271,7 @@ class Callers:
         def found(row: TaskRow) -> None:
             if admission.state.tasks[task].where == "parked":
                 woken = TaskWoken(task=task, order="resume", by=by)
-                admission.append(woken, rows=[_queued_row(row)])
+                admission.append(woken, rows=[queued_row(row)])
 
         admission.with_row(task, found)
 
@@ -142,16 +284,16 @@ class Callers:
         def found(row: TaskRow) -> None:
             place = admission.state.tasks.get(task)
             if place is None:
-                message.promise.set(False)
+                self._conclude(message, False, f"it has ended: {row.status}")
                 return
             active = place.where == "active"
+            woken: list[Event] = []
+            rows: list[Row] = []
             if place.order != "cancel" or place.where == "parked":
                 # The row of an active task is its own: it may just have ended.
-                rows = [] if active else [_queued_row(row)]
-                woken = TaskWoken(task=task, order="cancel", by=message.by)
-                admission.append(woken, rows=rows)
-            seq = admission.last_seq
-            admission.when_durable(seq, lambda: message.promise.set(True))
+                rows = [] if active else [queued_row(row)]
+                woken = [TaskWoken(task=task, order="cancel", by=message.by)]
+            self._conclude(message, True, "it is to end", *woken, rows=rows)
             if active:
                 order = Order(what="cancel", by=message.by)
                 admission.house.address(task_name(task)).tell(order)
@@ -172,9 +314,25 @@ class Callers:
         promise.set(True)
 
 
-def _queued_row(row: TaskRow) -> Row:
-    """The task's row once it is in the queue again."""
-    new = msgspec.structs.replace(
-        row, status="queued", reason="", detail="", ends_with=""
-    )
-    return Row(space=TASK_ROWS, key=row.task, value=msgspec.json.encode(new))
+def _leaving(place: Place, row: TaskRow) -> bool:
+    """Whether a task has paused, and nothing has it go on.
+
+    It may be active still, or queued for a look at something else that came.
+    """
+    if place.where not in ("active", "queued") or row.status not in PASSIVE:
+        return False
+    again = place.order == "again" and row.reason in COMES
+    return not ((again or place.order == "resume") and place.since > row.epoch)
+
+
+def _kind(message: Asked) -> str:
+    """What a command of the inbox that asks for this is called."""
+    match message:
+        case Cancel():
+            return "cancel"
+        case WakeAgain():
+            return "extend"
+        case Answer(approved=approved):
+            return "approve" if approved else "reject"
+        case _:
+            return "resume"

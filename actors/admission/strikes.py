@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from ...storage.records import Record
 from ..baseline import Baseline
 
@@ -16,8 +18,9 @@ def why_park(records: Sequence[Record], *, now: float, rules: Baseline) -> str:
     """Say why one more recovery would be one too many, or nothing where it may begin.
 
     `records` are those of ``task/<id>/recovery``. A task is parked when a recovery
-    would begin after five without progress, or after twenty within an hour. Whoever
-    has a parked task go on gives both counts back.
+    would begin after five without progress, or after twenty within an hour. Those that
+    are no strike count for neither. Whoever has a parked task go on gives both counts
+    back.
     """
     in_vain = 0
     lately = 0
@@ -27,7 +30,7 @@ def why_park(records: Sequence[Record], *, now: float, rules: Baseline) -> str:
                 in_vain = 0
             case "RecoveriesForgiven":
                 in_vain = lately = 0
-            case _:
+            case _ if _is_strike(record):
                 in_vain += 1
                 lately += record.at > now - HOUR
     if in_vain >= rules.park_without_progress:
@@ -35,3 +38,8 @@ def why_park(records: Sequence[Record], *, now: float, rules: Baseline) -> str:
     if lately >= rules.park_within_hour:
         return f"crash loop: {lately} recoveries within an hour"
     return ""
+
+
+def _is_strike(record: Record) -> bool:
+    strike: bool = msgspec.json.decode(record.body).get("strike", True)
+    return strike

@@ -39,6 +39,7 @@ __all__ = [
     "limits_of",
     "refusal",
     "subtract",
+    "why_not_extended",
 ]
 
 COST_UNIT = 10**12
@@ -127,6 +128,17 @@ def limits_of(budget: Budget) -> Amounts:
         else round(budget.seconds * 1000),
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def why_not_extended(task: str, limits: Amounts, more: Amounts) -> str:
+    """Why a budget of these limits cannot be added to, or nothing where it can."""
+    free = sorted(set(more) - set(limits))
+    if not free:
+        return ""
+    return (
+        f"task {task} does not limit {', '.join(free)}: extend what it limits "
+        f"({', '.join(sorted(limits)) or 'nothing'})"
+    )
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,13 +89,15 @@ class Account(Durable[AccountState]):
 
     def _take(self, grants: dict[str, dict[str, int]]) -> None:
         self.requests.answered("grants")
-        self._granted = True
+        first, self._granted = not self._granted, True
         for grant, amounts in grants.items():
             if grant not in self.state.grants and not self.state.closed:
                 self.append(GrantTaken(grant=grant, amounts=amounts))
         waiting, self._waiting = self._waiting, []
         for message in waiting:
             self._reserve(message)
+        if first and self._closing is not None:
+            self._close(self._closing)
 
     def _reserve(self, message: Reserve) -> None:
         if not self._granted:
@@ -137,6 +139,8 @@ class Account(Durable[AccountState]):
 
     def _close(self, reply_to: Address) -> None:
         self._closing = reply_to
+        if not self._granted:
+            return  # what is in transit has to come, to go back with the rest
         if not self.state.closed:
             for key in list(self.state.reserved):
                 op, attempt = map(int, key.split("#"))
@@ -152,7 +156,10 @@ class Account(Durable[AccountState]):
             left = {name: max(0, n) for name, n in self.state.available.items()}
             self.append(AccountClosed(returned=left))
         message = ReturnGrant(
-            task=self.task, amounts=self.state.returned, reply_to=self.address
+            task=self.task,
+            amounts=self.state.returned,
+            taken=self.state.grants,
+            reply_to=self.address,
         )
         self.requests.send("return", self.house.address(POOL), message)
 

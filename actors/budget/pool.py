@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ...storage.records import Row
 from ..durable import Durable, Folded
 from ..events import Amounts, Event, Granted, GrantReturned, PoolOpened
 from ..house import House
@@ -14,6 +15,7 @@ from ..protocol import (
     Allocate,
     Allocated,
     Enlarge,
+    Enlarged,
     FetchGrants,
     GrantBack,
     Grants,
@@ -22,6 +24,17 @@ from ..protocol import (
 from .account import add, limits_of, subtract
 
 __all__ = ["Pool", "PoolState", "apply_pool", "share"]
+
+
+RETURNED = "returned"  # a row for each task that has given its grants back
+
+
+class _Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a task that wants more has given all back."""
+
+    message: Enlarge
+    incarnation: int
+    ended: bool
 
 
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,18 +115,53 @@ class Pool(Durable[PoolState]):
                 if f"{task}/first" not in self.state.grants.get(task, {}):
                     refusal = self._grant(task, f"{task}/first", amounts)
                 reply_to.tell(Allocated(task=task, refusal=refusal))
-            case Enlarge(task=task, grant=grant, amounts=amounts, promise=promise):
-                refusal = None
-                if grant not in self.state.grants.get(task, {}):
-                    refusal = self._grant(task, grant, amounts, only=True)
-                self._tell(task)
-                self.when_durable(self.last_seq, lambda: promise.set(refusal))
+            case Enlarge():
+                self._look(message)
+            case _Looked(message=wanted, incarnation=incarnation, ended=ended):
+                if incarnation == self.incarnation:
+                    self._enlarge(wanted, ended=ended)
             case FetchGrants(task=task):
                 self._tell(task)
-            case ReturnGrant(task=task, amounts=amounts, reply_to=reply_to):
+            case ReturnGrant(task=task, reply_to=reply_to):
                 if task in self.state.grants:
-                    self.append(GrantReturned(task=task, amounts=amounts))
+                    self._take_back(message)
                 reply_to.tell(GrantBack(task=task))
+
+    def _take_back(self, message: ReturnGrant) -> None:
+        """What is left, and whole what was granted when the account had closed."""
+        amounts = message.amounts
+        for grant, given in self.state.grants[message.task].items():
+            if grant not in message.taken:
+                amounts = add(amounts, given)
+        self.append(
+            GrantReturned(task=message.task, amounts=amounts),
+            rows=[Row(space=RETURNED, key=message.task, value=b"true")],
+        )
+
+    def _look(self, message: Enlarge) -> None:
+        """See first whether the task has given all back: nothing would come again."""
+        if message.task in self.state.grants:
+            self._enlarge(message, ended=False)
+            return
+        address, incarnation = self.address, self.incarnation
+
+        def done(row: bytes | BaseException | None) -> None:
+            # A failed read has failed the journal, and this actor with it.
+            if not isinstance(row, BaseException):
+                ended = row is not None
+                address.tell(
+                    _Looked(message=message, incarnation=incarnation, ended=ended)
+                )
+
+        self.house.journal.read(lambda reader: reader.row(RETURNED, message.task), done)
+
+    def _enlarge(self, message: Enlarge, *, ended: bool) -> None:
+        task, grant = message.task, message.grant
+        refusal = "it has ended" if ended else None
+        if not ended and grant not in self.state.grants.get(task, {}):
+            refusal = self._grant(task, grant, message.amounts, only=True)
+        self._tell(task)
+        self._enlarged(message, refusal)
 
     def _grant(
         self, task: str, grant: str, wanted: Amounts, *, only: bool = False
@@ -125,6 +173,15 @@ class Pool(Durable[PoolState]):
             given = wanted
         self.append(Granted(grant=grant, task=task, amounts=given))
         return None
+
+    def _enlarged(self, message: Enlarge, refusal: str | None) -> None:
+        promise = message.promise
+        if promise is not None:
+            self.when_durable(self.last_seq, lambda: promise.set(refusal))
+        if message.reply_to is not None:
+            message.reply_to.tell(
+                Enlarged(task=message.task, grant=message.grant, refusal=refusal)
+            )
 
     def _tell(self, task: str) -> None:
         grants = self.state.grants.get(task, {})

@@ -9,84 +9,34 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 
-from ...supervision.dispatch import Dispatcher, Timer
+from ...supervision.dispatch import Dispatcher
 from ...supervision.faults import hit
 from ..outcomes import classify, surely_not_sent
-from ..tool import EffectClass
+from .beat import BEAT_PERIOD, BEATS_MISSED, Beat
 from .loop import Loop, run_inline
+from .work import Key, Outcome, Run, Work, told
 
-__all__ = ["Executor", "Key", "Outcome", "Work"]
+__all__ = ["ABANDONED_LIMIT", "Executor", "Key", "Outcome", "Work"]
 
-Key: TypeAlias = tuple[str, str]
-ERROR_LIMIT = 2_000  # characters
+ABANDONED_LIMIT = 32  # threads; above it, what hung before is not run here any more
+KILL_GRACE = 5.0  # seconds until a killed worker that has not ended is given up
 
 # What closed executors of this process left running: a runtime that opens the same
 # store after them must not take their store's free lock for the workers' end.
-_left_behind: dict[Key, _Run] = {}
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a piece of work ended.
-
-    `status` is ``unknown`` where the deadline passed or a connection was lost.
-    `seconds` is how long it ran; `started` False means that it surely did not run,
-    `refused` that this runtime did not let it.
-    """
-
-    key: Key
-    status: Literal["completed", "failed", "unknown"]
-    value: Any = None
-    error: str = ""
-    started: bool = True
-    seconds: float = 0.0
-    refused: bool = False
-
-
-class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """User code to run once.
-
-    Args:
-        key: whose work it is, and which; one of a key runs at a time.
-        name: subject of its fault points.
-        effect: decides what an exception of no known kind means.
-        call: runs on a thread; with `coroutine` it returns an awaitable for the loop.
-        timeout: seconds after which its outcome is unknown.
-        not_after: wall-clock second after which it must not start any more.
-        allowed: asked just before the call; False means that its owner lost the task.
-        deliver: told of the outcome, once, on any thread; must be short.
-        kept: keep the outcome until `forget` (operations), or not (probes).
-    """
-
-    key: Key
-    name: str
-    effect: EffectClass
-    call: Callable[[], Any]
-    timeout: float
-    not_after: float
-    deliver: Callable[[Outcome], None]
-    coroutine: bool = False
-    allowed: Callable[[], bool] | None = None
-    kept: bool = False
-
-
-class _Run:
-    __slots__ = ("alive", "began", "cancel", "outcome", "timer", "work")
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
-        self.alive = True
-        self.began: float | None = None
-        self.outcome: Outcome | None = None
-        self.timer: Timer | None = None
-        self.cancel: Callable[[], None] | None = None
+_left_behind: dict[Key, Run] = {}
 
 
 class Executor:
     """Runs work on at most `threads` threads at once; more waits in order.
+
+    A thread whose work is past its deadline is abandoned: it cannot be ended, but it
+    holds up nobody else. So is an event loop that takes no turns for 5 s, and what ran
+    on it is then in doubt. Where more than 32 threads are abandoned, what has hung
+    before fails without being run: in a process of its own it could be killed.
 
     Args:
         dispatcher: lends threads and timers (a simulation lends steps instead).
@@ -107,9 +57,20 @@ class Executor:
         self._loop = loop
         self._log = log
         self._lock = threading.Lock()
-        self._runs: dict[Key, _Run] = {}
-        self._queue: deque[_Run] = deque()
+        self._runs: dict[Key, Run] = {}
+        self._queue: deque[Run] = deque()
         self._busy = 0
+        self._abandoned = 0
+        self._hung: set[tuple[str, bool]] = set()
+        self._loop_number = 1
+        self._beat: Beat | None = None
+        if loop is not None:
+            self._beat = Beat(
+                dispatcher,
+                ask=loop.ask,
+                busy=self._on_loop_now,
+                missed=self._abandon_loop,
+            )
         self._draining = False
         self._closed = False
 
@@ -121,7 +82,7 @@ class Executor:
         with self._lock:
             if work.key in self._runs:
                 return
-            run = self._runs[work.key] = _Run(work)
+            run = self._runs[work.key] = Run(work)
             refused = self._draining and not self._closed
             threaded = not (work.coroutine and self._loop is not None)
             if not refused:
@@ -130,10 +91,11 @@ class Executor:
                     self._queue.append(run)
                     return
                 self._busy += threaded
+                run.place = threaded
         if refused:
             self._finish(run, self._refused(run, "the runtime is closing"))
-        elif not self._start(run) and threaded:
-            self._next()
+        elif not self._start(run):
+            self._next(run)
 
     def status(self, key: Key) -> Literal["running", "ended", "absent"]:
         """Tell whether the worker of `key` lives, has left an outcome, or neither."""
@@ -194,20 +156,34 @@ class Executor:
         if self._loop is not None:
             self._loop.close()
 
-    def _start(self, run: _Run) -> bool:
+    def _start(self, run: Run) -> bool:
         """Hand it out; False, with the run refused, where no thread can be had."""
         work = run.work
         try:
             if work.coroutine and self._loop is not None:
-                run.cancel = self._loop.submit(lambda: self._on_loop(run))
+                self._start_on_loop(run, self._loop)
             else:
                 self._dispatcher.start_job(work.name, lambda: self._on_thread(run))
         except Exception as error:  # no more threads, or the process is ending
-            self._finish(run, self._refused(run, _told(error)))
+            self._finish(run, self._refused(run, told(error)))
             return False
         return True
 
-    def _on_thread(self, run: _Run) -> None:
+    def _start_on_loop(self, run: Run, loop: Loop) -> None:
+        with self._lock:
+            number = run.loop = self._loop_number
+        label = "/".join(run.work.key)
+        cancel = loop.submit(lambda: self._on_loop(run, number), label)
+        with self._lock:
+            run.cancel = cancel
+            overdue = run.outcome is not None
+        if overdue:  # already; nobody could cancel it yet
+            cancel()
+        assert self._beat is not None
+        self._beat.watch()
+
+    def _on_thread(self, run: Run) -> None:
+        self._claim(run, 0)
         outcome = self._may_start(run)
         if outcome is None:
             try:
@@ -221,9 +197,11 @@ class Executor:
             else:
                 outcome = self._completed(run, value)
         self._finish(run, outcome)
-        self._next()
+        self._next(run)
 
-    async def _on_loop(self, run: _Run) -> None:
+    async def _on_loop(self, run: Run, number: int) -> None:
+        if not self._claim(run, number):
+            return  # its loop was abandoned before it began; another one has it
         outcome = self._may_start(run)
         if outcome is None:
             try:
@@ -237,42 +215,119 @@ class Executor:
                 outcome = self._completed(run, value)
         self._finish(run, outcome)
 
-    def _may_start(self, run: _Run) -> Outcome | None:
+    def _claim(self, run: Run, loop: int) -> bool:
+        with self._lock:
+            if run.loop != loop or run.began is not None or run.outcome is not None:
+                return False
+            run.began = self._dispatcher.clock.monotonic()
+            return True
+
+    def _may_start(self, run: Run) -> Outcome | None:
         clock = self._dispatcher.clock
+        change = msgspec.structs.replace
         if _main_thread_over():
             return self._refused(run, "the process is ending")
         if clock.time() > run.work.not_after:
             late = self._refused(run, "its time was over before it started")
-            return msgspec.structs.replace(late, refused=False)
+            return change(late, refused=False, late=True)
         if run.work.allowed is not None and not run.work.allowed():
             return self._refused(run, "the task has another owner")
-        run.began = clock.monotonic()
+        if run.work.kill is None and (why := self._hung_before(run.work)):
+            return change(self._refused(run, why), refused=False)
         run.timer = self._dispatcher.call_later(
-            run.work.timeout, lambda: self._overdue(run)
+            run.work.timeout, lambda: self._at_deadline(run)
         )
         return None
 
-    def _overdue(self, run: _Run) -> None:
-        error = f"no answer within {run.work.timeout:g} s"
+    def _hung_before(self, work: Work) -> str:
+        with self._lock:
+            abandoned, hung = self._abandoned, (work.name, work.kept) in self._hung
+        if abandoned <= ABANDONED_LIMIT or not hung:
+            return ""
+        return (
+            f"{work.name} was not run: it hung before, and {abandoned} threads that "
+            "cannot be ended still run; a tool with isolate='process' can be killed"
+        )
+
+    # ── what hangs ───────────────────────────────────────────────────────────────
+
+    def _at_deadline(self, run: Run) -> None:
+        if run.work.kill is None:
+            self._overdue(run)
+            return
+        # Its end is its outcome, and then nothing of it lives any more.
+        run.timer = self._dispatcher.call_later(KILL_GRACE, lambda: self._overdue(run))
+        run.work.kill()
+
+    def _overdue(self, run: Run, error: str = "") -> None:
         late = Outcome(
             key=run.work.key,
             status="unknown",
-            error=error,
-            seconds=run.work.timeout,
+            error=error or f"no answer within {run.work.timeout:g} s",
+            seconds=self._seconds(run) if error else run.work.timeout,
         )
         with self._lock:
             if run.outcome is not None:
                 return
             run.outcome = late
+            run.abandoned = run.place
+            if run.place:
+                self._abandoned += 1
+                self._hung.add((run.work.name, run.work.kept))
+            cancel = run.cancel
         run.work.deliver(late)
-        if run.cancel is not None:
-            run.cancel()
+        if cancel is not None:
+            cancel()
+        self._next(run)
 
-    def _finish(self, run: _Run, outcome: Outcome) -> None:
+    def _on_loop_now(self) -> bool:
+        with self._lock:
+            return not self._closed and bool(self._of_loop(self._loop_number))
+
+    def _of_loop(self, number: int) -> list[Run]:
+        return [run for run in self._runs.values() if run.alive and run.loop == number]
+
+    def _abandon_loop(self) -> None:
+        """The event loop takes no turns: what began on it is in doubt."""
+        loop = self._loop
+        assert loop is not None
+        blocker = loop.blocked_by()
+        with self._lock:
+            number = self._loop_number
+            self._loop_number += 1
+            mine = self._of_loop(number)
+            begun = [run for run in mine if run.began is not None]
+            waiting = [run for run in mine if run.began is None]
+            for run in waiting:  # should the loop go on just now: not there any more
+                run.loop = self._loop_number
+            labels = {"/".join(run.work.key): run for run in begun}
+            guilty = [labels[blocker]] if blocker in labels else begun
+            self._hung.update((run.work.name, run.work.kept) for run in guilty)
+            self._abandoned += 1
+        loop.abandon(lambda: self._loop_ended(number))
+        names = sorted({run.work.name for run in guilty})
+        self._log("loop.abandoned", names=names, running=len(begun))
+        seconds = BEAT_PERIOD * BEATS_MISSED
+        for run in begun:
+            who = "it" if run in guilty else "another call"
+            self._overdue(run, f"{who} blocked its event loop for {seconds:g} s")
+        for run in waiting:
+            self._start(run)
+
+    def _loop_ended(self, number: int) -> None:
+        with self._lock:
+            self._abandoned -= 1
+            lost = self._of_loop(number)
+        for run in lost:  # what a cancel did not end can take no turn any more
+            self._finish(run, self._refused(run, "its event loop has ended"))
+
+    def _finish(self, run: Run, outcome: Outcome) -> None:
         if run.timer is not None:
             run.timer.cancel()
         with self._lock:
             run.alive = False
+            self._abandoned -= run.abandoned
+            run.abandoned = False
             _left_behind.pop(run.work.key, None)
             first = run.outcome is None
             if first:
@@ -291,41 +346,45 @@ class Executor:
             status=outcome.status,
         )
 
-    def _next(self) -> None:
-        """Give this thread's place to the next that waits, or give it back."""
+    def _next(self, run: Run) -> None:
+        """Give a run's place to the next that waits, or give it back; once."""
         while True:
             with self._lock:
+                if not run.place:
+                    return
+                run.place = False
                 if self._closed or not self._queue or _main_thread_over():
                     self._busy -= 1
                     return
                 run = self._queue.popleft()
+                run.place = True
             if self._start(run):
                 return
 
-    def _seconds(self, run: _Run) -> float:
+    def _seconds(self, run: Run) -> float:
         assert run.began is not None
         return self._dispatcher.clock.monotonic() - run.began
 
-    def _completed(self, run: _Run, value: Any) -> Outcome:
+    def _completed(self, run: Run, value: Any) -> Outcome:
         seconds = self._seconds(run)
         return Outcome(
             key=run.work.key, status="completed", value=value, seconds=seconds
         )
 
-    def _failed(self, run: _Run, error: BaseException) -> Outcome:
+    def _failed(self, run: Run, error: BaseException) -> Outcome:
         # An interpreter that shuts down fails calls that did nothing wrong (no new
         # threads, modules half gone): what they raise is as much in doubt as a kill.
         ending = _main_thread_over()
         return Outcome(
             key=run.work.key,
             status="unknown" if ending else classify(error, run.work.effect),
-            error=_told(error),
+            error=told(error),
             started=ending or not surely_not_sent(error),
             seconds=self._seconds(run),
         )
 
     @staticmethod
-    def _refused(run: _Run, error: str) -> Outcome:
+    def _refused(run: Run, error: str) -> Outcome:
         return Outcome(
             key=run.work.key,
             status="failed",
@@ -337,11 +396,3 @@ class Executor:
 
 def _main_thread_over() -> bool:
     return not threading.main_thread().is_alive()
-
-
-def _told(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its text could not be made)"
-    return f"{type(error).__name__}: {text}"[:ERROR_LIMIT]

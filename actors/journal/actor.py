@@ -10,6 +10,8 @@ from ...storage.errors import StorageError
 from ...supervision.actor import Actor
 from ...supervision.backoff import Backoff
 from ..house import House
+from ..names import ADMISSION
+from ..protocol import InboxChanged
 
 __all__ = ["JournalActor", "JournalFailed"]
 
@@ -69,6 +71,8 @@ class JournalActor(Actor):
             address.tell(JournalFailed(error=error))
 
         journal.on_failed(failed)
+        admission = self.house.address(ADMISSION)
+        journal.watch_inbox(lambda: admission.tell(InboxChanged()))
         self.ready()
 
     def receive(self, message: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -11,8 +11,8 @@ from ..context.measure import canonical
 from ..events import EffectRecorded, EffectRegistered
 from ..executor.executor import Outcome, Work
 from ..protocol import Perform
-from ..tool import ToolContext
-from .entry import Entry, effect_key, find_same, request_id
+from ..tool import Tool, ToolContext
+from .entry import Entry, approval_id, effect_key, find_same, request_id
 from .work import model_work, tool_work
 
 if TYPE_CHECKING:
@@ -70,6 +70,12 @@ class Door:
         except (ValueError, TypeError, RecursionError) as error:
             self._refuse(wanted, str(error))
             return
+        if wanted.rejected:
+            self._refuse(wanted, wanted.rejected, by="person")
+            return
+        if not self._approved(tool, wanted):
+            self._refuse(wanted, "nobody approved this call with these arguments")
+            return
         occurrence = wanted.occurrence if tool.repeat else 0
         if tool.effect == "read":
             occurrence = wanted.op
@@ -101,6 +107,7 @@ class Door:
             tool,
             values,
             context,
+            arguments=arguments,
             key=ledger.work_key(wanted.op, wanted.attempt),
             timeout=timeout,
             allowed=ledger.owns,
@@ -134,7 +141,18 @@ class Door:
             call_id=wanted.call_id,
             parent=wanted.parent,
             reused=reused,
+            approval=wanted.approval,
         )
+
+    def _approved(self, tool: Tool, wanted: Perform) -> bool:
+        """Whether an approval is of this very call, or none is needed.
+
+        Where a function decides that, it has: the task cites no approval then.
+        """
+        if not wanted.approval:
+            return tool.approval is not True
+        this = approval_id(self._ledger.task, wanted.op, wanted.name, wanted.arguments)
+        return wanted.approval == this
 
     def _register_and_run(self, registered: EffectRegistered, work: Work) -> None:
         ledger = self._ledger
@@ -147,7 +165,9 @@ class Door:
 
         ledger.when_durable(seq, flushed)
 
-    def _refuse(self, wanted: Perform, error: str) -> None:
+    def _refuse(
+        self, wanted: Perform, error: str, by: Literal["door", "person"] = "door"
+    ) -> None:
         """Record a call that the door does not let out; it costs nothing."""
         ledger = self._ledger
         key = effect_key(ledger.task, wanted.step, wanted.name, "refused", wanted.op)
@@ -163,7 +183,7 @@ class Door:
                 op=wanted.op,
                 attempt=wanted.attempt,
                 status="failed",
-                by="door",
+                by=by,
                 error=error,
             ),
         )

@@ -18,6 +18,7 @@ __all__ = [
     "Entry",
     "LedgerState",
     "apply",
+    "approval_id",
     "effect_key",
     "find_same",
     "request_id",
@@ -43,6 +44,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str = ""
     parent: int = 0
     reused: int | None = None
+    approval: str = ""
     status: Literal["pending", "completed", "failed", "unknown"] = "pending"
     by: str = ""
     result: str = ""
@@ -80,6 +82,13 @@ def effect_key(task: str, step: str, tool: str, arguments: str, occurrence: int)
 def request_id(key: str) -> str:
     """The idempotency key that is passed through to the outside (B38)."""
     return f"perdure-{key}"
+
+
+def approval_id(task: str, op: int, tool: str, arguments: str) -> str:
+    """Name the approval of one call: other arguments are another one (K45)."""
+    text = canonical([KEY_VERSION, "approval", task, op, tool, arguments])
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"a-{digest[:12]}"
 
 
 def find_same(state: LedgerState, key: str, op: int) -> Entry | None:

@@ -53,7 +53,7 @@ class Resolver:
 
     def worker_ended(self, op: int) -> None:
         """The worker of the newest attempt is known to have ended now."""
-        self._ended_at[op] = self._ledger.house.now()
+        self._ended_at[op] = self._ledger.house.monotonic()
 
     def may_repeat(self, entry: Entry) -> bool:
         """Whether an unknown attempt may be followed by another without a decision."""
@@ -115,9 +115,9 @@ class Resolver:
         if house.executor.worker_lives(ledger.work_key(entry.op, entry.attempt)):
             self._unsure(entry, "its worker still runs")
             return
-        self._ended_at.setdefault(entry.op, house.now())
+        self._ended_at.setdefault(entry.op, house.monotonic())
         tool = ledger.agent.tools[entry.name]
-        address, asked = ledger.address, house.now()
+        address, asked = ledger.address, house.monotonic()
 
         def deliver(outcome: Outcome) -> None:
             address.tell(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..agent import Agent
 from ..context.measure import canonical
 from ..events import Amounts
 from ..executor.executor import Outcome, Work
+from ..executor.isolated import Call, IsolatedRun
 from ..model import ModelReply, ModelRequest, Usage
 from ..tool import Effect, Tool, ToolContext
 from .entry import Entry
@@ -50,12 +52,17 @@ def tool_work(
     values: dict[str, Any],
     context: ToolContext,
     *,
+    arguments: str,
     key: tuple[str, str],
     timeout: float,
     allowed: Callable[[], bool],
     deliver: Callable[[Outcome], None],
 ) -> Work:
-    """One call of a tool; its result is made text where it ran."""
+    """One call of a tool; its result is made text where it ran.
+
+    `arguments` is the JSON text of `values`, for a tool in a process of its own.
+    """
+    isolated = _isolated(tool, arguments, context) if tool.isolate else None
 
     def returned(value: Any) -> Returned:
         return Returned(text=as_text(value), anchors=dict(context.anchors))
@@ -64,20 +71,39 @@ def tool_work(
         return returned(await tool.invoke(values, context))
 
     def call() -> Returned:
+        if isolated is not None:
+            answer = isolated.run()
+            return Returned(text=answer.text, anchors=answer.anchors)
         return returned(tool.invoke(values, context))
 
+    on_loop = tool.is_async and isolated is None
     return Work(
         key=key,
         name=tool.name,
         effect=tool.effect,
-        call=call_async if tool.is_async else call,
-        coroutine=tool.is_async,
+        call=call_async if on_loop else call,
+        coroutine=on_loop,
         timeout=timeout,
         not_after=context.deadline,
         allowed=allowed,
         deliver=deliver,
         kept=True,
+        kill=None if isolated is None else isolated.kill,
     )
+
+
+def _isolated(tool: Tool, arguments: str, context: ToolContext) -> IsolatedRun:
+    call = Call(
+        module=tool.function.__module__,
+        name=tool.function.__qualname__,
+        effect=tool.effect,
+        arguments=arguments,
+        request_id=context.request_id,
+        deadline=context.deadline,
+        fence=context.fence,
+        memory=tool.memory,
+    )
+    return IsolatedRun(call, context.log)
 
 
 def model_work(
@@ -92,7 +118,8 @@ def model_work(
     """One model call."""
 
     async def call() -> Answered:
-        reply = await agent.model.complete(request)
+        # A copy, for the model's code to change: usage is estimated from ours.
+        reply = await agent.model.complete(copy.deepcopy(request))
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model answered {type(reply).__name__}, no ModelReply")
         text = msgspec.json.encode(reply).decode()

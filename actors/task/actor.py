@@ -36,11 +36,12 @@ from ..protocol import (
 )
 from ..requests import Overdue, Requests
 from . import decide as next_
+from .approvals import AnswersFound, Approvals, Gated
 from .judge import Judged, Judging
 from .operations import Operations, TryAgain
 from .parting import Parting
 from .pipeline import Pipeline
-from .rows import Wake
+from .rows import COMES, Wake, task_row
 from .state import Op, TaskState, apply
 
 __all__ = ["Task"]
@@ -64,6 +65,7 @@ class Task(Durable[TaskState]):
         self.wake = wake
         self.requests = Requests(self)
         self.operations = Operations(self)
+        self.approvals = Approvals(self)
         self.judging = Judging(self)
         self.pipeline = Pipeline(self)
         self.parting = Parting(self)
@@ -81,17 +83,27 @@ class Task(Durable[TaskState]):
         if state.status in ("completed", "failed", "cancelled"):
             self.parting.leave("ended", self.last_seq)
             return
+        self.approvals.begin()
         ordered = state.pause is None or self.wake.since > state.pause.epoch
         if self.wake.order == "cancel" and not state.cancelled_by:
             self.append(CancelRequested(by=self.wake.by))
         elif state.pause is not None:
-            if self.wake.order != "resume" or not ordered:
+            again = self.wake.order == "again" and state.pause.reason in COMES
+            if not ordered or not (again or self.wake.order == "resume"):
                 self.parting.leave("waiting", self.last_seq)
                 return
-            self.append(TaskResumed(by=self.wake.by, deadline=self.step_deadline()))
+            resumed = TaskResumed(
+                by=self.wake.by, deadline=self.step_deadline(), anew=not again
+            )
+            self.append(resumed, rows=[task_row(state.task, "queued")])
         begun = any(step.status != "pending" for step in state.steps)
+        if not clean:
+            # An admission that crashed may have missed how far this is.
+            self.monitor(self.house.address(ADMISSION))
         if not clean and begun and state.status != "closing":
             self.pipeline.load(folded)
+        elif not clean:
+            self.wake.told = -1  # cut off before anything: to begin is to get further
         if self.state.recovery is not None or self.state.step is not None:
             self.pipeline.recall()
         else:
@@ -114,6 +126,10 @@ class Task(Durable[TaskState]):
                 self.pipeline.verified(message)
             case Recalled(entries=entries):
                 self.pipeline.rebuilt(entries)
+            case Gated():
+                self.approvals.gated(message)
+            case AnswersFound():
+                self.approvals.found(message)
             case Judged():
                 self.judging.judged(message)
             case TryAgain():
@@ -126,6 +142,8 @@ class Task(Durable[TaskState]):
                 self.parting.ordered(message)
             case Up(name=name):
                 self.requests.up(name)
+                if name == ADMISSION:
+                    self.wake.told = min(self.wake.told, self.state.recoveries - 1)
             case Overdue(key=key):
                 self.requests.overdue(key)
             case Down():
@@ -183,7 +201,8 @@ class Task(Durable[TaskState]):
                 self._abandon(self.state.ops[op])
             case next_.StopFor():
                 self.under_way.discard(command)
-                self.parting.stopping = command
+                if not (command.reason == "approval" and self.approvals.looking):
+                    self.parting.stopping = command
             case next_.Close(status=status, reason=reason):
                 self.parting.decide_outcome(status, reason)
             case next_.Conclude():
@@ -257,7 +276,8 @@ class Task(Durable[TaskState]):
                 attempt=op.attempt,
                 status="failed",
                 reason="cancelled before it was started (not_started)",
-            )
+            ),
+            rows=self.approvals.dropped(op),
         )
 
     def forget_exchanges(self) -> None:

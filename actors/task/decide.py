@@ -6,10 +6,12 @@ already under way is not begun twice, and after a crash all are simply decided a
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 import msgspec
 
+from ..events import CallTool
 from .state import Op, TaskState
 
 __all__ = [
@@ -154,8 +156,11 @@ def decide(
         return _recover(state, declarations)
     if state.cancelled_by:
         return _cancel(state)
-    if opened := _drives(state.open_ops()):
-        return opened
+    opened = state.open_ops()
+    if drives := _drives(opened, now):
+        return drives
+    if opened:
+        return (_wait(opened),)
     if state.task.deadline is not None and now >= state.task.deadline:
         return (StopFor("deadline", "the task's deadline has passed", "cancel"),)
     return (_work(state, now, retries, judged),)
@@ -170,10 +175,10 @@ def _recover(state: TaskState, declarations: int) -> tuple[Command, ...]:
         case "rebuilt":
             return (VerifyEffects(),)
     declares = state.ops.get(recovery.declares)
-    if declares is not None and declares.open:
-        return _drives([declares])
     if state.cancelled_by:
         return _cancel(state)
+    if declares is not None and declares.open:
+        return (Drive(declares.op, declares.attempt),)
     if recovery.refused > declarations:
         detail = f"the declaration contradicts the record: {recovery.why}"
         return (StopFor("recovery_mismatch", detail, "resume"),)
@@ -186,8 +191,33 @@ def _cancel(state: TaskState) -> tuple[Command, ...]:
     return (Close("cancelled", f"cancelled by {state.cancelled_by}"),)
 
 
-def _drives(ops: list[Op]) -> tuple[Command, ...]:
-    return tuple(Drive(op.op, op.attempt) for op in ops)
+def _drives(ops: list[Op], now: float) -> tuple[Command, ...]:
+    return tuple(Drive(op.op, op.attempt) for op in ops if not _waits(op, now))
+
+
+def _waits(op: Op, now: float) -> bool:
+    return op.gate == "asked" or (op.gate == "waiting" and op.due > now)
+
+
+def _wait(ops: list[Op]) -> Command:
+    """Nothing else can run: wait for whoever has to approve these, or for the time."""
+    asked = [op for op in ops if op.gate == "asked"]
+    return _approval(asked) if asked else _timer(ops)
+
+
+def _timer(ops: list[Op]) -> Command:
+    due = min(op.due for op in ops)
+    return StopFor("timer", f"until {datetime.fromtimestamp(due, UTC)}", "time")
+
+
+def _approval(ops: list[Op]) -> Command:
+    calls = ", ".join(
+        f"{op.action.tool} (operation {op.op})"
+        for op in ops
+        if isinstance(op.action, CallTool)
+    )
+    ids = ", ".join(op.approval for op in ops)
+    return StopFor("approval", f"{calls} must be approved", f"approve {ids}")
 
 
 def _work(state: TaskState, now: float, retries: int, judged: bool) -> Command:

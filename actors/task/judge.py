@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -82,7 +83,7 @@ class Judging:
             task=task.id,
             step=step,
             goal=task.state.task.goal,
-            inputs=task.state.task.inputs,
+            inputs=copy.deepcopy(task.state.task.inputs),  # it is the caller's to harm
             facts=facts,
         )
         address = task.address
@@ -107,7 +108,9 @@ class Judging:
         """Record the verdict; one asked for before a crash is asked for again."""
         task = self._task
         outcome = message.outcome
-        if outcome.refused:  # the runtime is closing: judged after the next start
+        # The runtime is closing: judged after the next start. Or nobody has looked at
+        # the answer yet, since the clock was set or no thread was free: asked again.
+        if outcome.refused or outcome.late:
             task.under_way.discard(Judge(message.op))
             task.under_way.discard(JudgeTask(task.state.retries))
             return

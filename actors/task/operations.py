@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Operations", "TryAgain", "told"]
 
+NOT_STARTED = "error: it was given up before it started"  # so nothing is recorded
 RETRY_FIRST = 1.0  # seconds before a failed model call is made again, doubled
 CALLS_LIMIT = 64  # tool calls of one reply that are carried out
 
@@ -75,7 +76,7 @@ class Operations:
         One that the ledger has in hand is not begun again: its reservation may be
         settled by now, and a second one would be charged too.
         """
-        if op.op in self.sent:
+        if op.op in self.sent or not self._task.approvals.passes(op):
             return
         if op.tries:
             wait = RETRY_FIRST * 2 ** (op.tries - 1)
@@ -201,6 +202,8 @@ class Operations:
             arguments=action.arguments,
             call_id=action.call_id,
             parent=action.parent,
+            approval=op.approval if op.gate == "approved" else "",
+            rejected=op.rejected,
         )
 
     # ── back ─────────────────────────────────────────────────────────────────────
@@ -335,7 +338,7 @@ class Operations:
         reply = self.replies.pop(parent)
         calls = reply.tool_calls[: len(mine)]
         results = [
-            (f"{parent}.{place}", self.results.pop(op.op))
+            (f"{parent}.{place}", self.results.pop(op.op, NOT_STARTED))
             for place, op in enumerate(mine)
         ]
         block = exchange(

@@ -8,7 +8,7 @@ from ...supervision.faults import hit
 from ..events import CancelRequested, TaskClosed, TaskClosing, TaskPaused
 from ..names import ADMISSION, account
 from ..protocol import CloseAccount, Closed, Order, Statement, StatementReply, Stopped
-from .decide import Drive, StopFor
+from .decide import Abandon, Drive, StopFor
 from .rows import ended_row, paused_row
 from .state import Op
 
@@ -32,10 +32,20 @@ class Parting:
         self.leaving = False
 
     def stop_for(self, stop: StopFor, op: Op | None = None) -> None:
-        """Pause once nothing is under way; `op` is what could not go on."""
-        self.stopping = self.stopping or stop
+        """Pause once nothing is under way; `op` is what could not go on.
+
+        A cancelled task winds up all the same.
+        """
+        if not self._task.state.cancelled_by:
+            self.stopping = self.stopping or stop
         if op is not None:
-            self._task.under_way.discard(Drive(op.op, op.attempt))
+            command = Drive(op.op, op.attempt), Abandon(op.op, op.attempt)
+            self._task.under_way.difference_update(command)
+
+    def gone_on(self, reason: str) -> None:
+        """What the task was about to pause for has come."""
+        if self.stopping is not None and self.stopping.reason == reason:
+            self.stopping = None
 
     def ordered(self, order: Order) -> None:
         """Do as admission says."""
@@ -50,6 +60,9 @@ class Parting:
             case "pause":
                 if task.state.outcome is None:
                     self.stop_for(StopFor("operator", order.by, "resume"))
+            case "answer":
+                task.approvals.look()
+                task.approvals.time_has_come()
             case "drain":
                 self.draining = True
 
@@ -63,7 +76,7 @@ class Parting:
             self.leave("drained", task.last_seq)
             return
         message = Statement(reply_to=task.address)
-        task.requests.send("books", task.house.address(account(task.id)), message)
+        task.requests.send("statement", task.house.address(account(task.id)), message)
 
     def decide_outcome(self, status: Any, reason: str) -> None:
         """Write down how the task ends; it is closing from here."""
@@ -77,12 +90,14 @@ class Parting:
         """Have the account closed."""
         task = self._task
         message = CloseAccount(reply_to=task.address)
-        task.requests.send("books", task.house.address(account(task.id)), message)
+        task.requests.send("close", task.house.address(account(task.id)), message)
 
     def books(self, message: StatementReply | Closed) -> None:
         """The books are known: write the stop or the end down, with the task's row."""
         task = self._task
-        if not task.requests.answered("books") or self.leaving:
+        # Two keys: a statement may still come once the account is being closed.
+        key = "statement" if isinstance(message, StatementReply) else "close"
+        if not task.requests.answered(key) or self.leaving:
             return
         if isinstance(message, StatementReply):
             stop = self.stopping

@@ -8,15 +8,40 @@ import msgspec
 
 from ...storage.records import Row
 from ..budget.account import Books
-from ..events import TaskPaused, TaskSubmitted
-from ..names import TASK_ROWS
+from ..events import ApprovalAnswered, TaskPaused, TaskSubmitted
+from ..names import APPROVAL_ANSWERS, APPROVALS, TASK_ROWS, TIMER_ROWS
 from .state import TaskState
 
-__all__ = ["TaskRow", "Wake", "ended_row", "paused_row", "task_row"]
+__all__ = [
+    "COMES",
+    "PASSIVE",
+    "ApprovalRow",
+    "TaskRow",
+    "TimerRow",
+    "Wake",
+    "answer_of",
+    "approval_row",
+    "ended_row",
+    "paused_row",
+    "queued_row",
+    "task_row",
+    "timer_row",
+]
+
+COMES = (
+    "approval",
+    "budget",
+    "timer",
+)  # pauses that end when something comes
+
+PASSIVE = ("paused", "waiting")  # statuses of rows of tasks that stopped on their own
 
 
 class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Status of a task as of its last stop or start; `output` is JSON text."""
+    """Status of a task as of its last stop or start; `output` is JSON text.
+
+    `epoch` is the one that it paused in.
+    """
 
     task: str
     agent: str
@@ -28,8 +53,32 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     ends_with: str = ""
     output: str = ""
+    epoch: int = 0
     steps: dict[str, str] = msgspec.field(default_factory=dict)
     books: Books = Books()
+
+
+class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that somebody is to approve, as its task sees it.
+
+    `arguments` is JSON text. An answer is a row of its own until the task has taken
+    it: `open` means that the call still waits for one. `at` is when it was asked.
+    """
+
+    approval: str
+    task: str
+    op: int
+    tool: str
+    arguments: str
+    at: float
+    status: Literal["open", "approved", "rejected", "dropped"] = "open"
+
+
+class TimerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that waits until second `at` since the epoch, from its row's key on."""
+
+    task: str
+    at: float
 
 
 class Wake:
@@ -43,7 +92,7 @@ class Wake:
         self,
         *,
         since: int,
-        order: Literal["run", "resume", "cancel"],
+        order: Literal["run", "resume", "cancel", "again"],
         by: str,
         clean: bool,
     ) -> None:
@@ -73,14 +122,45 @@ def task_row(task: TaskSubmitted, status: str, **fields: Any) -> Row:
     return Row(space=TASK_ROWS, key=task.task, value=msgspec.json.encode(row))
 
 
+def queued_row(row: TaskRow) -> Row:
+    """The task's row once it is in the queue again."""
+    new = msgspec.structs.replace(
+        row, status="queued", reason="", detail="", ends_with=""
+    )
+    return Row(space=TASK_ROWS, key=row.task, value=msgspec.json.encode(new))
+
+
+def timer_row(task: str, op: int, at: float | None) -> Row:
+    """The row of a wait for the time; None ends it. `op` 0 is the task's beginning."""
+    key = f"{task}/{op}"
+    if at is None:
+        return Row(space=TIMER_ROWS, key=key, value=None)
+    value = msgspec.json.encode(TimerRow(task=task, at=at))
+    return Row(space=TIMER_ROWS, key=key, value=value)
+
+
+def approval_row(approval: ApprovalRow) -> Row:
+    """The row of an approval, written by its task."""
+    value = msgspec.json.encode(approval)
+    return Row(space=APPROVALS, key=approval.approval, value=value)
+
+
+def answer_of(answered: ApprovalAnswered) -> Row:
+    """The row of an answer, written by admission."""
+    value = msgspec.json.encode(answered)
+    return Row(space=APPROVAL_ANSWERS, key=answered.approval, value=value)
+
+
 def paused_row(state: TaskState, paused: TaskPaused, books: Books) -> Row:
     """The row of a task that waits."""
+    # Waiting for the time is no stop: nobody can end it, and nobody need to.
     return task_row(
         state.task,
-        "paused",
+        "waiting" if paused.reason == "timer" else "paused",
         reason=paused.reason,
         detail=paused.detail,
         ends_with=paused.ends_with,
+        epoch=paused.epoch,
         steps={step.id: step.status for step in state.steps},
         books=books,
     )

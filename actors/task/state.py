@@ -10,6 +10,8 @@ from ..context.layers import Window
 from ..events import (
     ActionObserved,
     AnswerRefused,
+    ApprovalAsked,
+    ApprovalTaken,
     CallModel,
     CallTool,
     CancelRequested,
@@ -27,6 +29,8 @@ from ..events import (
     TaskPaused,
     TaskResumed,
     TaskSubmitted,
+    TimerFired,
+    TimerSet,
 )
 
 __all__ = ["Op", "PauseState", "Recovery", "StepState", "TaskState", "apply"]
@@ -43,6 +47,10 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
     status: Literal["open", "completed", "failed", "unknown"] = "open"
     tries: int = 0  # failed attempts of a model call
+    approval: str = ""
+    gate: Literal["", "asked", "approved", "rejected", "waiting", "rested"] = ""
+    rejected: str = ""  # by whom, and why
+    due: float = 0.0  # second since the epoch that it waits for
 
     @property
     def open(self) -> bool:
@@ -160,8 +168,19 @@ def apply(state: TaskState, event: Event) -> TaskState:
                 epoch=event.epoch,
             )
             return change(state, status="paused", pause=pause)
-        case TaskResumed(deadline=deadline):
-            return _resumed(state, deadline)
+        case TaskResumed():
+            return _resumed(state, event)
+        case ApprovalAsked(op=op, approval=approval):
+            asked = change(state.ops[op], gate="asked", approval=approval)
+            return change(state, ops={**state.ops, op: asked})
+        case TimerSet(op=op, at=at):
+            waiting = change(state.ops[op], gate="waiting", due=at)
+            return change(state, ops={**state.ops, op: waiting})
+        case TimerFired(op=op):
+            rested = change(state.ops[op], gate="rested")
+            return change(state, ops={**state.ops, op: rested})
+        case ApprovalTaken():
+            return _answered(state, event)
         case CancelRequested(by=by):
             return change(state, cancelled_by=by, status="running", pause=None)
         case RecoveryLoaded() | ContextRebuilt() | EffectsVerified():
@@ -175,10 +194,28 @@ def apply(state: TaskState, event: Event) -> TaskState:
     raise TypeError(f"{type(event).__name__} does not belong to a task")
 
 
-def _resumed(state: TaskState, deadline: float | None) -> TaskState:
+def _answered(state: TaskState, event: ApprovalTaken) -> TaskState:
+    change = msgspec.structs.replace
+    op = state.ops[event.op]
+    if event.approved:
+        op = change(op, gate="approved")
+    else:
+        why = f": {event.why}" if event.why else ""
+        op = change(op, gate="rejected", rejected=f"{event.by} rejected it{why}")
+    return change(state, ops={**state.ops, event.op: op})
+
+
+def _resumed(state: TaskState, event: TaskResumed) -> TaskState:
     """Whoever resumes gives every count of retries back, and the step its time."""
     change = msgspec.structs.replace
     recovery = state.recovery
+    deadline = event.deadline
+    if not event.anew:
+        steps = tuple(
+            change(step, deadline=deadline) if step.status == "running" else step
+            for step in state.steps
+        )
+        return change(state, status="running", pause=None, steps=steps)
     return change(
         state,
         status="running",

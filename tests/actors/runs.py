@@ -66,7 +66,14 @@ WIDE: dict[str, Sequence[Calls]] = {
     "send": [[("send", {"text": "hello"}), ("send", {"text": "there"})]],
 }
 MAILS = ["hello", "there", "x", "y"]
-SERVICES = (names.JOURNAL, names.SERVICES, names.POOL, names.ADMISSION, names.TASKS)
+SERVICES = (
+    names.JOURNAL,
+    names.SERVICES,
+    names.POOL,
+    names.TIMERS,
+    names.ADMISSION,
+    names.TASKS,
+)
 
 
 def wide(world: World, **options: Any) -> Agent:

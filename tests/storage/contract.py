@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from perdure.storage.errors import Fenced, Rejected
-from perdure.storage.records import Draft, Lease, Record, blob_digest
+from perdure.storage.records import Command, Draft, Lease, Record, blob_digest
 from tests.storage.support import Bench, draft, row
 
 E = TypeVar("E", bound=Exception)
@@ -20,6 +20,9 @@ class World(Protocol):
 
     def kill(self, bench: Bench) -> None:
         """End an owner as SIGKILL would."""
+
+    def send(self, command: Command) -> None:
+        """Send a command from outside."""
 
     def usurp(self) -> None:
         """Raise the runtime's epoch behind the present owner's back."""

@@ -10,10 +10,12 @@ import apsw
 import msgspec
 import pytest
 
+from perdure.storage.inbox import Inbox
 from perdure.storage.memory import MemoryBackend, MemoryStore
-from perdure.storage.records import snapshot_checksum
+from perdure.storage.records import Command, snapshot_checksum
 from perdure.storage.sqlite import SqliteBackend
 from tests.storage.contract import AppendContract
+from tests.storage.contract_inbox import InboxContract
 from tests.storage.contract_reading import ReadContract
 from tests.storage.support import Bench
 
@@ -30,6 +32,10 @@ class SqliteWorld:
 
     def kill(self, bench: Bench) -> None:
         bench.backend.abandon()
+
+    def send(self, command: Command) -> None:
+        with Inbox(self.path) as inbox:
+            inbox.send(command)
 
     def usurp(self) -> None:
         self._execute("UPDATE owner SET epoch = epoch + 1")
@@ -72,6 +78,9 @@ class MemoryWorld:
     def kill(self, bench: Bench) -> None:
         bench.backend.abandon()
 
+    def send(self, command: Command) -> None:
+        self.store.send(command)
+
     def usurp(self) -> None:
         self.store.runtime_epoch += 1
 
@@ -103,7 +112,7 @@ class MemoryWorld:
                     kept[place] = (moved, snapshot_checksum(moved))
 
 
-class TestSqliteJournal(AppendContract, ReadContract):
+class TestSqliteJournal(AppendContract, ReadContract, InboxContract):
     @pytest.fixture
     def world(self, tmp_path: Path) -> Iterator[SqliteWorld]:
         world = SqliteWorld(tmp_path / "tasks.db")
@@ -111,7 +120,7 @@ class TestSqliteJournal(AppendContract, ReadContract):
         world.close()
 
 
-class TestMemoryJournal(AppendContract, ReadContract):
+class TestMemoryJournal(AppendContract, ReadContract, InboxContract):
     @pytest.fixture
     def world(self) -> MemoryWorld:
         return MemoryWorld()

@@ -15,6 +15,7 @@ from perdure.actors.events import (
 )
 
 NONE = frozenset[str]()
+NOW = 1_700_000_000.0
 
 
 def queued(task: str, priority: int = 0, key: str | None = None) -> TaskQueued:
@@ -37,17 +38,17 @@ FIVE = fold(*(queued(str(n)) for n in range(1, 6)))
 
 def test_at_most_so_many_are_active_and_the_rest_keep_their_order() -> None:
     # K38 B65
-    assert due(FIVE, slots=2, held=NONE) == ["1", "2"]
+    assert due(FIVE, slots=2, held=NONE, now=NOW) == ["1", "2"]
     state = fold(activated("1", 1), activated("2", 1), state=FIVE)
-    assert due(state, slots=2, held=NONE) == []
+    assert due(state, slots=2, held=NONE, now=NOW) == []
     state = fold(TaskLeft(task="1", status="completed"), state=state)
-    assert due(state, slots=2, held=NONE) == ["3"]
+    assert due(state, slots=2, held=NONE, now=NOW) == ["3"]
     assert list(state.tasks) == ["2", "3", "4", "5"]
 
 
 def test_higher_priority_goes_first_and_equals_by_submission() -> None:
     state = fold(queued("late", 5), queued("later", 5), state=FIVE)
-    assert due(state, slots=4, held=NONE) == ["late", "later", "1", "2"]
+    assert due(state, slots=4, held=NONE, now=NOW) == ["late", "later", "1", "2"]
 
 
 def test_a_task_that_waited_comes_back_to_its_old_place() -> None:
@@ -58,9 +59,9 @@ def test_a_task_that_waited_comes_back_to_its_old_place() -> None:
         activated("2", 1),
         state=FIVE,
     )
-    assert due(state, slots=2, held=NONE) == ["3"]
+    assert due(state, slots=2, held=NONE, now=NOW) == ["3"]
     state = fold(TaskWoken(task="1", order="resume", by="me"), state=state)
-    assert due(state, slots=2, held=NONE) == ["1"]
+    assert due(state, slots=2, held=NONE, now=NOW) == ["1"]
     assert state.tasks["1"].order == "resume"
 
 
@@ -73,7 +74,7 @@ def test_a_waiting_or_parked_task_holds_no_slot() -> None:
         state=FIVE,
     )
     assert state.active() == []
-    assert due(state, slots=2, held=NONE) == ["3", "4"]
+    assert due(state, slots=2, held=NONE, now=NOW) == ["3", "4"]
 
 
 def test_a_wake_that_meets_an_active_task_is_kept_for_its_end() -> None:
@@ -85,7 +86,7 @@ def test_a_wake_that_meets_an_active_task_is_kept_for_its_end() -> None:
     assert state.tasks["1"].where == "active"
     state = fold(TaskPassivated(task="1", waiting=True), state=state)
     assert state.tasks["1"].where == "queued"
-    assert due(state, slots=1, held=NONE) == ["1"]
+    assert due(state, slots=1, held=NONE, now=NOW) == ["1"]
 
 
 def test_an_old_wake_does_not_wake_again() -> None:
@@ -104,11 +105,11 @@ def test_a_cancelled_task_needs_no_free_slot() -> None:
     state = fold(
         activated("1", 1), TaskWoken(task="5", order="cancel", by="me"), state=FIVE
     )
-    assert due(state, slots=1, held=NONE) == ["5"]
+    assert due(state, slots=1, held=NONE, now=NOW) == ["5"]
 
 
 def test_held_tasks_are_left_alone() -> None:
-    assert due(FIVE, slots=2, held=frozenset({"1"})) == ["2", "3"]
+    assert due(FIVE, slots=2, held=frozenset({"1"}), now=NOW) == ["2", "3"]
 
 
 def test_only_a_task_whose_actors_ended_well_counts_as_clean() -> None:
@@ -129,3 +130,16 @@ def test_a_key_finds_its_unfinished_task() -> None:
 def test_events_of_other_streams_are_refused() -> None:
     with pytest.raises(TypeError, match="TaskClosed"):
         apply(FIVE, TaskClosed(status="completed"))
+
+
+def test_only_somebody_who_has_it_go_on_gives_recoveries_back() -> None:
+    # What a task waited for has come: that says nothing about its crashes.
+    stopped = fold(
+        activated("1", 1), TaskPassivated(task="1", waiting=True), state=FIVE
+    )
+    for order, forgiven in (("again", False), ("resume", True), ("cancel", True)):
+        woken = TaskWoken(task="1", order=order, by="me")  # type: ignore[arg-type]
+        assert fold(woken, state=stopped).tasks["1"].forgiven is forgiven
+    resumed = fold(TaskWoken(task="1", order="resume", by="me"), state=stopped)
+    again = TaskActivated(task="1", epoch=2, since=2, order="resume", by="me")
+    assert not fold(again, state=resumed).tasks["1"].forgiven

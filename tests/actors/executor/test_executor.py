@@ -173,6 +173,9 @@ def test_an_error_without_a_text_and_one_with_too_much_are_told(bench: Bench) ->
             raise ValueError("no text")
 
     assert bench.run(raising(Mute())).error == "Mute: (its text could not be made)"
+    assert (
+        bench.run(raising(ValueError("\ud800")), name="lone").error == "ValueError: ?"
+    )
     long = bench.run(raising(ValueError("x" * 9_000)), name="long")
     assert len(long.error) == 2_000
 

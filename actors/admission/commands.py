@@ -1,0 +1,181 @@
+"""Commands of the inbox: each is applied once, with its answer beside it.
+
+The event that says so carries the command's id and stands in the transaction of what
+was done. A command without an answer is taken up again by the next incarnation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...storage.errors import Undecodable
+from ...storage.inbox import answer_row
+from ...storage.reader import Reader
+from ...storage.records import Command, Record, Row
+from ...supervision.faults import hit
+from ..budget.account import why_not_extended
+from ..events import Amounts, CommandApplied, Event, TaskSubmitted
+from ..names import POOL, TASK_ROWS
+from ..protocol import Answer, Cancel, Enlarge, Resume, WakeAgain
+from ..task.rows import TaskRow
+
+if TYPE_CHECKING:
+    from .actor import Admission
+
+__all__ = ["CommandAnswer", "CommandBody", "Commands"]
+
+ENDED = ("completed", "failed", "cancelled")
+
+
+class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a command says besides its kind and its task or approval."""
+
+    by: str = "somebody"
+    why: str = ""
+    amounts: dict[str, int] = {}
+
+
+class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sender reads beside its command."""
+
+    done: bool
+    said: str
+
+
+class Commands:
+    """Admission's part for the inbox."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._seen = 0  # the place of the last command that was taken up
+        self._extending: dict[str, tuple[Command, CommandBody]] = {}  # by grant
+
+    def look(self) -> None:
+        """Take up the commands that came; while the runtime closes they stay."""
+        admission = self._admission
+        if admission.drains is not None:
+            return
+
+        def found(commands: Sequence[Command]) -> None:
+            for command in commands:
+                if command.place > self._seen:
+                    self._seen = command.place
+                    self._take_up(command)
+
+        admission.read(lambda reader: reader.commands(self._seen), found)
+
+    def apply(
+        self,
+        command: str,
+        kind: str,
+        task: str,
+        done: bool,
+        said: str,
+        *events: Event,
+        rows: Sequence[Row] = (),
+    ) -> None:
+        """Append what a command does, with its answer."""
+        applied = CommandApplied(
+            command=command, kind=kind, task=task, done=done, said=said
+        )
+        answer = msgspec.json.encode(CommandAnswer(done=done, said=said))
+        rows = [*rows, answer_row(command, answer)]
+        self._admission.append(*events, applied, rows=rows)
+        hit("inbox.applied", kind)
+
+    def _take_up(self, command: Command) -> None:
+        try:
+            body = msgspec.json.decode(command.body, type=CommandBody)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            self._refuse(command, f"the command cannot be read: {error}")
+            return
+        callers = self._admission.callers
+        task = command.subject
+        match command.kind:
+            case "approve" | "reject" as kind:
+                answer = Answer(
+                    approval=task,
+                    task="",
+                    approved=kind == "approve",
+                    by=body.by,
+                    why=body.why,
+                    command=command.id,
+                )
+                callers.answer(answer)
+            case "cancel" | "resume" | "extend":
+                self._with_task(command, body)
+            case kind:
+                self._refuse(command, f"this perdure knows no command {kind!r}")
+
+    def _with_task(self, command: Command, body: CommandBody) -> None:
+        admission = self._admission
+        task = command.subject
+
+        def found(values: tuple[bytes | None, list[Record]]) -> None:
+            row, first = values
+            if row is None:
+                self._refuse(command, f"there is no task {task!r}")
+                return
+            match command.kind:
+                case "cancel":
+                    message = Cancel(task=task, by=body.by, command=command.id)
+                    admission.callers.cancel(message)
+                case "resume":
+                    resume = Resume(task=task, by=body.by, command=command.id)
+                    admission.callers.resume(resume)
+                case _:
+                    status = msgspec.json.decode(row, type=TaskRow).status
+                    try:
+                        submitted = admission.house.event_of(first[0])
+                    except Undecodable as error:
+                        self._refuse(command, str(error))
+                        return
+                    assert isinstance(submitted, TaskSubmitted)
+                    self._extend(command, body, status, submitted.budget)
+
+        def look(reader: Reader) -> tuple[bytes | None, list[Record]]:
+            first = reader.records(0, 1, f"task/{task}")
+            return reader.row(TASK_ROWS, task), first
+
+        admission.read(look, found)
+
+    def _extend(
+        self, command: Command, body: CommandBody, status: str, limits: Amounts
+    ) -> None:
+        admission = self._admission
+        task = command.subject
+        wrong = why_not_extended(task, limits, body.amounts)
+        if status in ENDED:
+            wrong = f"task {task} has ended ({status}); nothing to extend"
+        elif not body.amounts or min(body.amounts.values()) < 0:
+            wrong = "extend by at least one amount above 0"
+        if wrong:
+            self._refuse(command, wrong)
+            return
+        # The command names the grant: the pool gives it once, however often asked.
+        grant = f"{task}/{command.id}"
+        self._extending[grant] = (command, body)
+        message = Enlarge(
+            task=task, grant=grant, amounts=body.amounts, reply_to=admission.address
+        )
+        pool = admission.house.address(POOL)
+        admission.requests.send(("extend", grant), pool, message)
+
+    def enlarged(self, grant: str, refusal: str | None) -> None:
+        """The pool gave the grant of an `extend`, or did not."""
+        admission = self._admission
+        if not admission.requests.answered(("extend", grant)):
+            return
+        command, body = self._extending.pop(grant)
+        if refusal is not None:
+            self._refuse(command, f"it cannot be extended: {refusal}")
+            return
+        admission.callers.wake_again(
+            WakeAgain(task=command.subject, by=body.by, command=command.id)
+        )
+
+    def _refuse(self, command: Command, why: str) -> None:
+        self.apply(command.id, command.kind, command.subject, False, why)

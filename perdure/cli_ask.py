@@ -1,0 +1,161 @@
+"""`perdure cancel`, `resume`, `extend`, `approve`, `reject`: from another process.
+
+The command becomes a row of the store's inbox. The runtime that owns the store
+applies it and answers; where none does, the next one will.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import secrets
+import time
+from contextlib import closing
+from typing import Any
+
+import msgspec
+
+from . import views
+from .actors.admission.commands import CommandAnswer, CommandBody
+from .actors.budget.account import Budget, limits_of
+from .cli import DONE, NOT_ENDED, UNDONE, complain, say, say_json, text
+from .errors import Misuse
+from .result import ENDED
+from .storage.inbox import ANSWERS, Inbox
+from .storage.reader import Reader, open_reader
+from .storage.records import Command
+from .views_approvals import find_approval
+
+__all__ = ["add_arguments", "ask"]
+
+TIMEOUT = 5.0  # seconds
+LOOK_EVERY = 0.05  # seconds
+AMOUNTS = (
+    ("tokens", "tokens of model calls"),
+    ("model-calls", "model calls"),
+    ("tool-calls", "tool calls"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
+    """What one of these commands takes, but for what all commands share."""
+    add = parser.add_argument
+    if kind in ("approve", "reject"):
+        add("subject", metavar="APPROVAL_ID", type=text, help="see perdure show ID")
+    else:
+        add("subject", metavar="ID", type=text, help="a task, see perdure ps")
+    if kind == "reject":
+        add("--why", metavar="TEXT", type=text, default="", help="the model is told")
+    if kind == "extend":
+        for name, what in AMOUNTS:
+            add(f"--{name}", metavar="N", type=_count, help=f"so many {what} more")
+    add("--by", metavar="NAME", type=text, default="command line", help="who says so")
+    add(
+        "--timeout",
+        metavar="S",
+        type=_seconds,
+        default=TIMEOUT,
+        help="wait so many seconds for the answer (5)",
+    )
+    parser.set_defaults(kind=kind)
+
+
+def ask(arguments: argparse.Namespace) -> int:
+    """Send the command and wait for its answer; it is kept without one, too."""
+    kind = arguments.kind
+    amounts = _amounts(arguments) if kind == "extend" else {}
+    with closing(open_reader(arguments.store)) as reader:
+        subject = _subject(reader, kind, arguments.subject)
+        body = CommandBody(
+            by=arguments.by, why=getattr(arguments, "why", ""), amounts=amounts
+        )
+        command = Command(
+            id=f"c-{secrets.token_hex(8)}",
+            kind=kind,
+            subject=subject,
+            at=time.time(),
+            body=msgspec.json.encode(body),
+        )
+        with Inbox(arguments.store) as inbox:
+            inbox.send(command)
+        answer = _answer(reader, command.id, arguments.timeout)
+    return _report(arguments, command, answer)
+
+
+def _subject(reader: Reader, kind: str, word: str) -> str:
+    if kind in ("approve", "reject"):
+        return find_approval(reader, word)
+    task = views.find(reader, word)
+    status = views.task_line(reader, task).status
+    if status in ENDED:
+        raise Misuse(f"task {task} has ended ({status}); there is nothing to {kind}")
+    return task
+
+
+def _answer(reader: Reader, command: str, timeout: float) -> CommandAnswer | None:
+    until = time.monotonic() + timeout
+    while True:
+        row = reader.row(ANSWERS, command)
+        if row is not None:
+            return msgspec.json.decode(row, type=CommandAnswer)
+        left = until - time.monotonic()
+        if left <= 0:
+            return None
+        time.sleep(min(left, LOOK_EVERY))
+
+
+def _report(
+    arguments: argparse.Namespace, command: Command, answer: CommandAnswer | None
+) -> int:
+    kept = (
+        f"no answer within {arguments.timeout:g} s: the command is kept, and applied "
+        "when the store is next opened"
+    )
+    if arguments.json:
+        value: dict[str, Any] = {
+            "command": command.id,
+            "kind": command.kind,
+            "subject": command.subject,
+            "applied": answer is not None,
+            "done": None if answer is None else answer.done,
+            "said": kept if answer is None else answer.said,
+        }
+        say_json(value)
+    elif answer is None:
+        say([f"{command.subject}: {kept}"])
+    elif answer.done:
+        say([f"{command.subject}: {answer.said}"])
+    else:
+        complain(f"{command.subject}: {answer.said}")
+    if answer is None:
+        return NOT_ENDED
+    return DONE if answer.done else UNDONE
+
+
+def _amounts(arguments: argparse.Namespace) -> dict[str, int]:
+    budget = Budget(
+        tokens=arguments.tokens,
+        model_calls=arguments.model_calls,
+        tool_calls=arguments.tool_calls,
+    )
+    amounts = limits_of(budget)
+    if not any(amounts.values()):
+        options = ", ".join(f"--{name}" for name, _ in AMOUNTS)
+        raise Misuse(f"say by how much: give {options}, or several of them")
+    return amounts
+
+
+def _count(word: str) -> int:
+    if not (word.isascii() and word.isdecimal()) or len(word) > 15:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number")
+    return int(word)
+
+
+def _seconds(word: str) -> float:
+    try:
+        seconds = float(word)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a number of seconds")
+    return seconds

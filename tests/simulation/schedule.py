@@ -1,0 +1,233 @@
+"""One run as data: who does what, and what goes wrong when. All of it from a seed."""
+
+from __future__ import annotations
+
+import random
+from typing import TypeAlias
+
+import msgspec
+
+__all__ = [
+    "CloseProcess",
+    "CrashActor",
+    "Fault",
+    "JumpClock",
+    "KillAt",
+    "KillProcess",
+    "Order",
+    "RaiseAt",
+    "Schedule",
+    "Slow",
+    "TaskSpec",
+    "schedule_of",
+]
+
+LABELS = ("task", "ledger", "account", "admission", "pool")
+BETWEEN_APPENDS = tuple(
+    f"{label}.{part}.after" for label in LABELS for part in ("append", "apply")
+)
+ELSEWHERE = (
+    "journal.append.before",
+    "journal.append.after",
+    "journal.flush.before",
+    "journal.flush.after",
+    "journal.ack.before",
+    "snapshot.taken",
+    "task.decided",
+    "task.reserved",
+    "task.observed",
+    "task.closing",
+    "effect.registered",
+    "effect.executing",
+    "effect.executed",
+    "effect.recorded",
+    "effect.settled",
+    "recovery.loaded",
+    "recovery.rebuilt",
+    "recovery.verified",
+    "recovery.declared",
+    "recovery.began",
+    "admission.queued",
+    "admission.activated",
+    "admission.passivated",
+    "admission.left",
+)
+# A raise at these is the executor's, or the writer's, to bear: not a crash of an actor.
+RAISING = (*BETWEEN_APPENDS, "journal.append.before", "task.decided", "effect.recorded")
+ORDERS = ("pause", "resume", "cancel", "extend")
+HOUR = 3600.0  # seconds
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Something that goes wrong."""
+
+
+class CrashActor(Event, frozen=True, kw_only=True):
+    """At a step, one of the living actors crashes; `which` is in [0, 1)."""
+
+    step: int
+    which: float
+
+
+class RaiseAt(Event, frozen=True, kw_only=True):
+    """The `nth` time that a fault point is passed, it raises."""
+
+    point: str
+    nth: int
+
+
+class KillProcess(Event, frozen=True, kw_only=True):
+    """At a step the process dies; of what waits for a flush, a share is on disk.
+
+    With `straggling` its writer wakes up once more when the next process is there.
+    """
+
+    step: int
+    reached: float
+    straggling: bool = False
+
+
+class KillAt(Event, frozen=True, kw_only=True):
+    """The same, the `nth` time that a fault point is passed: inside a turn."""
+
+    point: str
+    nth: int
+    reached: float
+
+
+class JumpClock(Event, frozen=True, kw_only=True):
+    """At a step somebody sets the wall clock."""
+
+    step: int
+    seconds: float
+
+
+class CloseProcess(Event, frozen=True, kw_only=True):
+    """At a step the process is closed as it should be, and opened again."""
+
+    step: int
+
+
+Fault: TypeAlias = (
+    CrashActor | RaiseAt | KillProcess | KillAt | JumpClock | CloseProcess
+)
+
+
+class Slow(msgspec.Struct, frozen=True, kw_only=True):
+    """The `job`-th tool call sleeps before it acts and before it returns (seconds)."""
+
+    job: int
+    before: float
+    after: float
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """At a step somebody tells a task something; `what` is one of `ORDERS`."""
+
+    step: int
+    what: str
+    task: int
+
+
+class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One task: when it is submitted, and with how much money."""
+
+    step: int
+    priority: int
+    model_calls: int
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole run. Faults come within the first `storm` steps, then it must end well.
+
+    `lags` are seconds until the world shows an effect that happened, in turn.
+    """
+
+    seed: int
+    storm: int
+    active: int
+    rules: bool
+    snapshot_events: int
+    tasks: tuple[TaskSpec, ...]
+    faults: tuple[Fault, ...]
+    slow: tuple[Slow, ...]
+    orders: tuple[Order, ...]
+    lags: tuple[float, ...]
+
+
+def schedule_of(seed: int) -> Schedule:
+    """The schedule of a seed."""
+    chance = random.Random(f"schedule {seed}")
+    storm = chance.randint(150, 700)
+    tasks = tuple(
+        TaskSpec(
+            step=0 if number == 0 else chance.randrange(storm // 2),
+            priority=chance.choice((0, 0, 1)),
+            model_calls=chance.choice((4, 100, 100)),
+        )
+        for number in range(chance.choice((1, 2, 2, 3)))
+    )
+    faults = tuple(_fault(chance, storm) for _ in range(chance.choice((1, 2, 3, 3, 5))))
+    slow = tuple(
+        _slow(chance, job)
+        for job in sorted(chance.sample(range(1, 16), chance.choice((0, 1, 2, 4))))
+    )
+    orders = tuple(
+        Order(
+            step=chance.randrange(storm),
+            what=chance.choice(ORDERS),
+            task=chance.randrange(len(tasks)),
+        )
+        for _ in range(chance.choice((0, 1, 2, 3)))
+    )
+    return Schedule(
+        seed=seed,
+        storm=storm,
+        active=chance.choice((1, 2, 2)),
+        rules=chance.random() < 0.4,
+        snapshot_events=chance.choice((3, 8, 64)),
+        tasks=tasks,
+        faults=faults,
+        slow=slow,
+        orders=tuple(sorted(orders, key=lambda order: order.step)),
+        lags=tuple(chance.choice((0.0, 0.5, 1.6)) for _ in range(8)),
+    )
+
+
+def _fault(chance: random.Random, storm: int) -> Fault:
+    step = chance.randrange(20, storm)
+    kinds = ("crash", "crash", "raise", "kill", "kill at", "kill in flight", "rare")
+    match chance.choice(kinds):
+        case "crash":
+            return CrashActor(step=step, which=chance.random())
+        case "raise":
+            return RaiseAt(point=chance.choice(RAISING), nth=_nth(chance))
+        case "kill":
+            return KillProcess(
+                step=step,
+                reached=chance.choice((0.0, 0.5, 1.0)),
+                straggling=chance.random() < 0.5,
+            )
+        case "kill at":
+            point = chance.choice((*BETWEEN_APPENDS, *ELSEWHERE))
+            reached = chance.choice((0.0, 0.5, 1.0))
+            return KillAt(point=point, nth=_nth(chance), reached=reached)
+        case "kill in flight":  # the world has acted, the record is not written
+            return KillAt(
+                point="effect.executed", nth=chance.randint(1, 24), reached=0.0
+            )
+        case _:
+            if chance.random() < 0.5:
+                return CloseProcess(step=step)
+            ways = (-HOUR, 24 * HOUR, 3.0, -3.0)
+            return JumpClock(step=step, seconds=chance.choice(ways))
+
+
+def _nth(chance: random.Random) -> int:
+    return chance.choice((1, 2, 3, 5, chance.randint(1, 40)))
+
+
+def _slow(chance: random.Random, job: int) -> Slow:
+    """Slow, hung until past the deadline, or hung after it acted."""
+    before, after = chance.choice(((1.0, 1.0), (14.0, 0.0), (0.0, 14.0), (40.0, 0.0)))
+    return Slow(job=job, before=before, after=after)

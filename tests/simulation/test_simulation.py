@@ -1,0 +1,94 @@
+"""The whole runtime on seeded schedules of faults; each mutant of it is caught."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.catching import catches, smallest, verdict
+from tests.simulation.findings import INVARIANTS
+from tests.simulation.mutants import MUTANTS, mutated
+from tests.simulation.schedule import schedule_of
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = 10
+SEEDS = 200
+# Seeds that show a mutant: several, since a step more in the product moves the faults.
+CATCHING: dict[str, tuple[int, ...]] = {
+    "skip_the_flush": (0, 1, 2),
+    "record_before_execute": (8, 20, 24),
+    "forget_settle": (0, 1, 2),
+    "settle_twice": (0, 1, 2),
+    "ignore_the_runtimes_epoch": (20, 49, 50, 57),
+    "ignore_the_lease": (4, 27, 30),
+    "load_before_the_queue": (1, 2, 4),
+    "reuse_a_stale_snapshot": (0, 1, 2),
+    "drop_the_wake_again_mark": (1, 3, 5),
+    "restart_without_backoff": (3, 4, 9),
+    "send_again_on_down": (74, 117, 134, 220),
+    "probe_while_the_worker_lives": (24, 27, 31),
+    "believe_an_absence_at_once": (46, 54, 83, 87),
+    "a_new_key_for_each_attempt": (17, 25, 35),
+    "accept_every_answer": (0, 1, 2),
+    "grant_without_limit": (1, 3, 5),
+    "give_a_grant_twice": (0, 1, 2),
+    "forget_the_goal": (0, 2, 6),
+}
+SHOW = """
+from tests.simulation.catching import verdict
+for seed in (3, 31, 41):
+    print(verdict(seed).digest)
+"""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_invariant_holds_whatever_goes_wrong(part: int) -> None:
+    # P1 P2 P3 P4 P5 P6 P7 P8 P9
+    checks: Counter[str] = Counter()
+    crashes = 0
+    for seed in range(part, SEEDS, PARTS):
+        found = verdict(seed)
+        assert found.wrong == [], f"python bench/simulate.py --seed {seed} --trace"
+        checks.update(found.checks)
+        crashes += found.crashes
+    assert set(checks) == set(INVARIANTS)
+    assert crashes > 0
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_broken_product_is_caught(name: str) -> None:
+    assert any(catches(seed, name) for seed in CATCHING[name])
+
+
+def test_a_seed_gives_the_same_schedule_whatever_the_hash_seed() -> None:
+    # P10
+    def digests(hash_seed: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", SHOW],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout
+
+    one = digests("1")
+    assert one == digests("2")
+    assert len(set(one.split())) == 3
+
+
+def test_a_failing_schedule_is_made_smaller() -> None:
+    name = "probe_while_the_worker_lives"
+    seed = next(seed for seed in CATCHING[name] if catches(seed, name))
+    whole = schedule_of(seed)
+    with mutated(name):
+        less = smallest(seed)
+    assert len(less.slow) == 1
+    assert len(less.faults) <= len(whole.faults)
+    assert less != whole

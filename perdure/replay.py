@@ -19,6 +19,7 @@ from .actors.context.shrink import assemble_shrinking
 from .actors.events import (
     CallModel,
     ContextRebuilt,
+    DecisionMade,
     Event,
     RequestBuilt,
     StepEnded,
@@ -71,7 +72,7 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     made = assemble_shrinking(
         fixed,
         stable,
-        [] if recovery else _scratch(entries, built),
+        [] if recovery else _scratch(entries, built, _declarations(stream)),
         moving,
         [] if recovery else layer.tools,
         limit=built.limit,
@@ -155,11 +156,26 @@ def _fixed(reader: Reader, built: RequestBuilt) -> FixedLayer:
     return msgspec.json.decode(body, type=FixedLayer)
 
 
-def _scratch(entries: Sequence[Entry], built: RequestBuilt) -> list[Block]:
+def _declarations(stream: Sequence[tuple[Record, Event]]) -> set[int]:
+    """The model calls that asked for a recovery's declaration: never in scratch."""
+    return {
+        event.op
+        for _, event in stream
+        if isinstance(event, DecisionMade)
+        and isinstance(event.action, CallModel)
+        and event.action.purpose == "declare"
+    }
+
+
+def _scratch(
+    entries: Sequence[Entry], built: RequestBuilt, declarations: set[int]
+) -> list[Block]:
     """The exchanges that were in the request, made as the task made them."""
     blocks: list[Block] = []
     for entry in entries:
         if entry.kind != "model" or entry.status != "completed":
+            continue
+        if entry.op in declarations:
             continue
         if not any(first <= entry.op <= last for first, last in built.blocks):
             continue

@@ -96,8 +96,16 @@ def faults(
     return installed(FaultPlan(planned, observe))
 
 
+EARLIER: list[threading.Thread] = []
+
+
 def own_threads() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name.startswith("perdure")]
+    """The runtime's threads that this test has started, by the fixture in conftest."""
+    return [
+        one
+        for one in threading.enumerate()
+        if one.name.startswith("perdure") and one not in EARLIER
+    ]
 
 
 def gone(threads: Sequence[threading.Thread]) -> bool:

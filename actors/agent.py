@@ -158,6 +158,11 @@ class Agent:
                 f"agent {self.name!r}: model={self.model!r} is no model; it needs a "
                 "`name` and `async complete(request)`"
             )
+        if self.accept is not None and not callable(self.accept):
+            raise Misuse(
+                f"agent {self.name!r}: accept={self.accept!r} is no function; give one "
+                "of the result and a View"
+            )
         if self.recovery not in ("declare", "rules"):
             raise Misuse(
                 f"agent {self.name!r}: recovery={self.recovery!r} is not 'declare' or "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 import typing
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, overload
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 EffectClass: TypeAlias = Literal["read", "idempotent", "once"]
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 INJECTED = ("ctx", "request_id")
 ANCHORS = 32  # of one call
 ANCHOR_NAME = 64  # characters
@@ -128,18 +130,24 @@ class Tool:
                 f"tool {self.name!r}: effect={self.effect!r} is not one of "
                 "'read', 'idempotent', 'once'; choose one of them"
             )
-        if self.timeout is not None and not self.timeout > 0:
+        for field, least in (("timeout", "above 0"), ("settle", "0 or more")):
+            value = getattr(self, field)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is None and field == "timeout":
+                continue
+            if not number or not (value > 0 if field == "timeout" else value >= 0):
+                raise Misuse(
+                    f"tool {self.name!r}: {field}={value!r} must be {least} seconds"
+                )
+        if self.probe is not None and not callable(self.probe):
             raise Misuse(
-                f"tool {self.name!r}: timeout={self.timeout!r} must be above 0 seconds"
+                f"tool {self.name!r}: probe={self.probe!r} is no function; give one "
+                "that takes an Effect"
             )
         if not (isinstance(self.approval, bool) or callable(self.approval)):
             raise Misuse(
                 f"tool {self.name!r}: approval={self.approval!r} is neither True, "
                 "False nor a function of the arguments"
-            )
-        if not self.settle >= 0:
-            raise Misuse(
-                f"tool {self.name!r}: settle={self.settle!r} must be 0 or more seconds"
             )
         if self.probe is not None and self.effect == "read":
             raise Misuse(
@@ -241,7 +249,18 @@ def _check_importable(name: str, function: Callable[..., Any]) -> None:
 def _parameters(
     name: str, function: Callable[..., Any]
 ) -> tuple[frozenset[str], type[msgspec.Struct]]:
-    hints = typing.get_type_hints(function, include_extras=True)
+    if not NAME.fullmatch(name):
+        raise Misuse(
+            f"tool name {name!r}: use 1-64 letters, digits, _ or -, beginning with a "
+            "letter or _ (name= gives a lambda one)"
+        )
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except Exception as error:
+        raise Misuse(
+            f"tool {name!r}: its type hints cannot be read ({error}); "
+            "name types that its module knows"
+        ) from None
     injected: set[str] = set()
     fields: list[Any] = []
     for parameter in inspect.signature(function).parameters.values():
@@ -267,7 +286,11 @@ def _parameters(
                 default = msgspec.convert(default, hint)
             fields.append((parameter.name, hint, default))
     struct = msgspec.defstruct(
-        name, fields, kw_only=True, frozen=True, forbid_unknown_fields=True
+        name.replace("-", "_"),
+        fields,
+        kw_only=True,
+        frozen=True,
+        forbid_unknown_fields=True,
     )
     try:
         msgspec.json.schema(struct)
@@ -332,6 +355,8 @@ def tool(
     """
 
     def declare(target: Callable[..., Any]) -> Tool:
+        if not callable(target):
+            raise Misuse(f"tool({target!r}) is no function; put @tool above one")
         return Tool(
             target,
             effect=effect,

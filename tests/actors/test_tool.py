@@ -94,7 +94,7 @@ def test_a_declaration_that_contradicts_itself_is_refused(
     options: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(Misuse) as caught:
-        tool(**options)(lambda: None)
+        tool(name="idle", **options)(lambda: None)
     assert named in str(caught.value)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Baseline, Misuse, Runtime
+from perdure import Agent, Baseline, Misuse, Runtime, tool
 from perdure.models import ModelReply, Scripted
 
 AGENT = Agent(
@@ -56,6 +56,44 @@ def test_a_malformed_rule_is_refused_when_it_is_made(
 ) -> None:
     with pytest.raises(Misuse, match="Baseline: "):
         make()
+
+
+TOOLS: dict[str, Callable[[], object]] = {
+    "my tool!": lambda: tool(name="my tool!")(len),
+    "<lambda>": lambda: tool(effect="read")(lambda: 1),
+    "no function": lambda: tool(3),  # type: ignore[call-overload]
+    "timeout='x'": lambda: tool(timeout="x")(shout),  # type: ignore[arg-type]
+    "timeout=0": lambda: tool(timeout=0)(shout),
+    "settle=-1": lambda: tool(settle=-1)(shout),
+    "probe=3": lambda: tool(probe=3)(shout),  # type: ignore[arg-type]
+    "type hints": lambda: tool(effect="read")(vague),
+}
+
+
+def shout(text: str) -> str:
+    return text.upper()
+
+
+def vague(text: Nowhere) -> str:  # type: ignore[name-defined]  # noqa: F821
+    return str(text)
+
+
+@pytest.mark.parametrize("named", TOOLS)
+def test_a_bad_tool_is_refused_where_it_is_declared(named: str) -> None:
+    with pytest.raises(Misuse) as refused:
+        TOOLS[named]()
+    assert named in str(refused.value)
+
+
+def test_a_dash_in_a_tools_name_is_allowed() -> None:
+    made = tool(effect="read", name="shout-loud")(shout)
+    assert made.schema()["function"]["name"] == "shout-loud"
+    assert made.parse('{"text": "a"}') == {"text": "a"}
+
+
+def test_an_acceptance_that_is_no_function_is_refused() -> None:
+    with pytest.raises(Misuse, match="accept=3"):
+        Agent(name="a", instructions="x", model=AGENT.model, accept=3)  # type: ignore[arg-type]
 
 
 def test_inputs_that_are_no_mapping_are_refused(tmp_path: Path) -> None:

@@ -37,4 +37,4 @@ def test_the_loop_prints_what_the_readme_says(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == "completed\n"
-    assert (tmp_path / "note.txt").read_text() == "hello"
+    assert (tmp_path / "note").read_text() == "hi"

@@ -25,7 +25,12 @@ def test_the_unkilled_run_is_as_it_should_be(base: Any) -> None:
     assert (unkilled["completed"], unkilled["sent"], unkilled["steps"]) == (3, 3, 6)
     assert unkilled["sent_twice"] == 0
     assert unkilled["books"] is True
-    assert unkilled["spent"]["tool_calls"] == {"look": 6, "put": 3, "send": 3}
+    assert unkilled["spent"]["tool_calls"] == {
+        "look": 6,
+        "put": 3,
+        "send": 3,
+        "sleep": 3,
+    }
 
 
 @pytest.mark.timeout(300)

@@ -1,9 +1,10 @@
-"""The reference workload that real kills are tried on: three tasks, ten operations.
+"""The reference workload that real kills are tried on: three tasks, twelve operations.
 
-Each task asks a scripted model three times in each of two steps and uses tools of all
-three effect classes. What a tool does to the outside stands in files:
-`sent` gets a line for each act of the `once` tool, `put` one file for each key of the
-idempotent one. Nothing here imports a test library: benches use it too.
+Each task asks a scripted model in each of two steps and uses tools of all three effect
+classes; one call waits for an approval, one is a durable timer. What a tool does to the
+outside stands in files: `sent` gets a line for each act of the `once` tool, `put` one
+file for each key of the idempotent one. Nothing here imports a test library: benches
+use it too.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from perdure import (
     Baseline,
     Budget,
     DidNotHappen,
+    Handle,
     Happened,
+    Result,
     Runtime,
     Step,
+    sleep,
     tool,
 )
 from perdure.actors.context.measure import canonical
@@ -34,7 +38,8 @@ __all__ = ["TASKS", "outcome", "run"]
 
 TASKS = ("north", "east", "south")
 STEPS = ("gather", "deliver")
-CALLS = {"gather": ("look", "put"), "deliver": ("send", "look")}
+CALLS = {"gather": ("look", "put"), "deliver": ("send", "sleep", "look")}
+NAP = 0.02  # seconds of the durable timer
 SETTLE = 0.02  # seconds; the worker died with its process, nothing comes later
 RULES = Baseline(snapshot_events=16)
 
@@ -47,7 +52,7 @@ def make_tools(place: Path) -> list[Tool]:
         """Look something up."""
         return f"{what} is fine"
 
-    @tool(effect="idempotent")
+    @tool(effect="idempotent", approval=True)
     def put(what: str, *, request_id: str) -> str:
         """Put something where a repetition finds it."""
         (place / "put" / request_id).write_text(what)
@@ -68,7 +73,7 @@ def make_tools(place: Path) -> list[Tool]:
             os.close(file)
         return "sent"
 
-    return [look, put, send]
+    return [look, put, send, sleep]
 
 
 def reply(request: ModelRequest) -> ModelReply:
@@ -91,9 +96,8 @@ def reply(request: ModelRequest) -> ModelReply:
     if not missing:
         return ModelReply(content=canonical({"step": step}))
     name = missing[0]
-    call = ToolCall(
-        id=f"{step}-{name}", name=name, arguments=canonical({"what": f"{step} {name}"})
-    )
+    wanted = {"seconds": NAP} if name == "sleep" else {"what": f"{step} {name}"}
+    call = ToolCall(id=f"{step}-{name}", name=name, arguments=canonical(wanted))
     return ModelReply(tool_calls=(call,))
 
 
@@ -138,10 +142,21 @@ def run(place: str, faults: tuple[Fault, ...] = (), hits: str = "") -> None:
             runtime.submit("worker", f"Care for the {name}", key=name, budget=budget)
             for name in TASKS
         ]
-        stopped = [task.wait(timeout=60.0) for task in tasks]
+        stopped = [finish(runtime, task) for task in tasks]
     left = [one for one in stopped if one.status != "completed"]
     if left:
         raise RuntimeError(f"not completed: {left}")
+
+
+def finish(runtime: Runtime, task: Handle) -> Result:
+    """Wait for the task's end, approving what it asks a person for."""
+    while True:
+        result = task.wait(timeout=60.0)
+        if (result.status, result.reason) != ("paused", "approval"):
+            return result
+        for one in runtime.approvals():
+            if one.task == task.id:
+                task.approve(one.approval)
 
 
 def outcome(place: Path) -> dict[str, Any]:

@@ -279,7 +279,7 @@ def test_an_answer_does_not_give_retries_back() -> None:
 
 def test_a_wrong_declaration_is_refused() -> None:
     with pytest.raises(Misuse, match="approval="):
-        tool(approval="yes")(lambda: None)  # type: ignore[call-overload]
+        tool(name="a", approval="yes")(lambda: None)  # type: ignore[call-overload]
 
 
 # ── disturbed ──────────────────────────────────────────────────────────────────

@@ -6,7 +6,9 @@ import multiprocessing
 import random
 import signal
 import tempfile
+import threading
 from collections import Counter
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,11 @@ REACH = (Fault(point="effect.executed", nth=3, action="kill"),)  # then recover
 SPAWN = multiprocessing.get_context("forkserver")
 
 
+# Starting a process also looks after all others: a child's status that two threads
+# read at once is lost to one of them, which then reports 255.
+_STATUSES = threading.Lock()
+
+
 class Wrong(Exception):
     """A run did not end as the unkilled one did."""
 
@@ -32,16 +39,19 @@ def start(
 ) -> bool:
     """Start the workload; True where it was killed, raises where it failed."""
     child = SPAWN.Process(target=run, args=(str(place), faults, hits))
-    child.start()
-    child.join(TIMEOUT if after is None else after)
-    if child.is_alive():
+    with _STATUSES:
+        child.start()
+    ended = bool(wait([child.sentinel], TIMEOUT if after is None else after))
+    if not ended:
         child.kill()
-        child.join()
+        wait([child.sentinel])
         if after is None:
             raise Wrong(f"a start did not end within {TIMEOUT:g} s")
-    if child.exitcode not in (0, -signal.SIGKILL):
-        raise Wrong(f"a start ended with {child.exitcode}")
-    return child.exitcode != 0
+    with _STATUSES:
+        code = child.exitcode
+    if code not in (0, -signal.SIGKILL):
+        raise Wrong(f"a start ended with {code}")
+    return code != 0
 
 
 def killed_run(

@@ -44,7 +44,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -62,6 +62,8 @@ __all__ = [
     "say_json",
     "text",
 ]
+
+T = TypeVar("T")
 
 DONE = 0
 UNDONE = 1
@@ -208,11 +210,7 @@ def _ps(arguments: argparse.Namespace) -> int:
 
     with open_reader(arguments.store) as reader:
         found = views.tasks(reader)
-    if arguments.json:
-        say_json(found)
-    else:
-        say(views_text.tasks_text(found))
-    return DONE
+    return _told(arguments, found, views_text.tasks_text)
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -221,11 +219,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
     with open_reader(arguments.store) as reader:
         found = views.sheet(reader, views.find(reader, arguments.task))
-    if arguments.json:
-        say_json(found)
-    else:
-        say(views_text.sheet_text(found))
-    return DONE
+    return _told(arguments, found, views_text.sheet_text)
 
 
 def _effects(arguments: argparse.Namespace) -> int:
@@ -234,10 +228,17 @@ def _effects(arguments: argparse.Namespace) -> int:
 
     with open_reader(arguments.store) as reader:
         found = views_effects.effects(reader, views.find(reader, arguments.task))
+    return _told(arguments, found, views_text.effects_text)
+
+
+def _told(
+    arguments: argparse.Namespace, found: T, text: Callable[[T], Iterable[str]]
+) -> int:
+    """Print what was found, as JSON or as text."""
     if arguments.json:
         say_json(found)
     else:
-        say(views_text.effects_text(found))
+        say(text(found))
     return DONE
 
 

@@ -13,6 +13,7 @@ from .context.measure import canonical
 from .errors import Misuse
 from .model import Model, ModelReply, ModelRequest, ToolSchema
 from .outcomes import NotSent
+from .price import Price
 from .tool import Tool
 
 __all__ = ["Accept", "Agent", "FixedLayer", "Plan", "Step", "View", "absent"]
@@ -120,6 +121,7 @@ class Agent:
             ``rules`` declares from the record.
         max_rounds: model replies a task without a plan may take; None takes the
             baseline's 50.
+        price: what the model's tokens cost; None is unknown, never zero.
 
     Raises:
         Misuse: naming the field, the value and the fix.
@@ -137,6 +139,7 @@ class Agent:
         output: type[msgspec.Struct] | None = None,
         recovery: Literal["declare", "rules"] = "declare",
         max_rounds: int | None = None,
+        price: Price | None = None,
     ) -> None:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise Misuse(f"agent name {name!r}: use 1-64 letters, digits, . _ or -")
@@ -149,6 +152,7 @@ class Agent:
         self.output = output
         self.recovery = recovery
         self.max_rounds = max_rounds
+        self.price = price
         self._check()
         self.fixed = FixedLayer(instructions=instructions, tools=self.schemas())
 
@@ -181,6 +185,12 @@ class Agent:
             raise Misuse(
                 f"agent {self.name!r}: max_rounds={self.max_rounds!r} must be a whole "
                 "number of at least 1"
+            )
+
+        if self.price is not None and not isinstance(self.price, Price):
+            raise Misuse(
+                f"agent {self.name!r}: price={self.price!r} is no Price; give "
+                "Price(input='2.50', output='10'), for a million tokens each"
             )
 
     def schemas(self) -> list[ToolSchema]:

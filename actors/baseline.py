@@ -40,7 +40,9 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     step_iterations: int = 5  # B47
     rounds_without_plan: int = 50
     task_retries: int = 3  # runs after the first (B47)
-    model_retries: int = 5  # B82, kind "generate"
+    model_retries: int = 5  # B82, kind "generate", tools of it included
+    query_retries: int = 3  # B82, tools of kind "query"
+    downstream_retries: int = 1  # B82, tools of kind "downstream"
     declaration_retries: int = 3
     probe_attempts: int = 5
     floor: float = 0.10  # share of a grant kept for winding up (B78)
@@ -51,6 +53,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     acceptance_timeout: float = 30.0  # seconds
     output_tokens: int = 2_048  # what one model call may answer at most
     active_tasks: int = 8
+    subtask_depth: int = 3  # sub-tasks of sub-tasks
     recovery_permits: int = 4
     tool_threads: int = 32
     park_without_progress: int = 5  # recoveries

@@ -30,6 +30,7 @@ __all__ = [
     "EffectProbed",
     "EffectRecorded",
     "EffectRegistered",
+    "EffectResolved",
     "EffectsVerified",
     "Event",
     "GrantReturned",
@@ -50,6 +51,8 @@ __all__ = [
     "StepEnded",
     "StepPlan",
     "StepStarted",
+    "SubtaskEnded",
+    "SubtaskStarted",
     "TaskActivated",
     "TaskClosed",
     "TaskClosing",
@@ -103,7 +106,10 @@ class CallTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
 
 
 class TaskSubmitted(Event, frozen=True, kw_only=True):
-    """The task exists, with all that it will ever be told about itself."""
+    """The task exists, with all that it will ever be told about itself.
+
+    A sub-task names its parent, and the parent's operation that it is.
+    """
 
     task: str
     agent: str
@@ -119,6 +125,9 @@ class TaskSubmitted(Event, frozen=True, kw_only=True):
     deadline: float | None
     steps: tuple[StepPlan, ...]
     not_before: float | None = None
+    parent: str = ""
+    parent_op: int = 0
+    depth: int = 0
 
 
 class StepStarted(Event, frozen=True, kw_only=True):
@@ -257,6 +266,22 @@ class TimerFired(Event, frozen=True, kw_only=True):
     op: int
 
 
+class SubtaskStarted(Event, frozen=True, kw_only=True):
+    """Operation `op` waits for task `child`, which may use `amounts` of its money."""
+
+    op: int
+    child: str
+    amounts: Amounts
+
+
+class SubtaskEnded(Event, frozen=True, kw_only=True):
+    """The task that operation `op` waits for has ended; what it says is its result."""
+
+    op: int
+    child: str
+    status: str
+
+
 class CancelRequested(Event, frozen=True, kw_only=True):
     """Somebody asked the task to end; no new operation starts from here."""
 
@@ -344,8 +369,9 @@ class RecoveryBegan(Event, frozen=True, kw_only=True):
 class EffectRegistered(Event, frozen=True, kw_only=True):
     """Attempt `attempt` of operation `op` may run until `not_after` (B39: pending).
 
-    `reused` names the operation whose record answers this one without a run,
-    `approval` the approval that let it through.
+    `reused` names the operation whose record answers this one without a run, `named`
+    is the caller's own key of the effect,
+    `approval` the approval that let it through, `model` the model that is asked.
     """
 
     op: int
@@ -362,6 +388,8 @@ class EffectRegistered(Event, frozen=True, kw_only=True):
     parent: int = 0
     reused: int | None = None
     approval: str = ""
+    named: str = ""
+    model: str = ""
 
 
 class EffectRecorded(Event, frozen=True, kw_only=True):
@@ -369,18 +397,22 @@ class EffectRecorded(Event, frozen=True, kw_only=True):
 
     `result` is the text of a tool's result or error, or the JSON of a model's reply;
     over 16 KiB it is a blob, `blob` its digest and `result` its first 1,000 characters.
+    `beside` is what a sub-task used by books other than `spent`, `who` the person that
+    said so, where one did.
     """
 
     op: int
     attempt: int
     status: Literal["completed", "failed", "unknown"]
-    by: Literal["run", "record", "probe", "recovery", "door", "person"]
+    by: Literal["run", "record", "probe", "recovery", "door", "person", "subtask"]
     result: str = ""
     blob: str = ""
     error: str = ""
     usage: Amounts = msgspec.field(default_factory=dict)
     source: Literal["reported", "estimated", "unknown"] = "reported"
     anchors: dict[str, str] = msgspec.field(default_factory=dict)
+    beside: dict[str, Amounts] = msgspec.field(default_factory=dict)
+    who: str = ""
 
 
 class EffectProbed(Event, frozen=True, kw_only=True):
@@ -419,12 +451,16 @@ class Held(Event, frozen=True, kw_only=True):
 
 
 class Settled(Event, frozen=True, kw_only=True):
-    """The reservation is replaced by what the attempt really used."""
+    """The reservation is replaced by what the attempt really used.
+
+    `beside` is what a sub-task used by books other than `book`.
+    """
 
     op: int
     attempt: int
     book: Literal["spent", "unknown", "recovery", "none"]
     amounts: Amounts
+    beside: dict[str, Amounts] = msgspec.field(default_factory=dict)
 
 
 class Alerted(Event, frozen=True, kw_only=True):
@@ -451,11 +487,15 @@ class PoolOpened(Event, frozen=True, kw_only=True):
 
 
 class Granted(Event, frozen=True, kw_only=True):
-    """The pool gave a grant to a task; in transit until the account takes it."""
+    """The pool gave a grant to a task; in transit until the account takes it.
+
+    That of a sub-task comes out of its parent's account: the pool only passes it on.
+    """
 
     grant: str
     task: str
     amounts: Amounts
+    parent: str = ""
 
 
 class GrantReturned(Event, frozen=True, kw_only=True):
@@ -477,6 +517,7 @@ class TaskQueued(Event, frozen=True, kw_only=True):
     priority: int
     key: str | None
     not_before: float | None = None
+    parent: str = ""
 
 
 class TaskWoken(Event, frozen=True, kw_only=True):
@@ -549,6 +590,21 @@ class ApprovalAnswered(Event, frozen=True, kw_only=True):
     why: str = ""
 
 
+class EffectResolved(Event, frozen=True, kw_only=True):
+    """Somebody said whether an unknown effect happened; its ledger takes that up.
+
+    `result` is the text that the call is to have given. The word is about one attempt.
+    """
+
+    effect: str
+    task: str
+    op: int
+    attempt: int
+    happened: bool
+    by: str
+    result: str = ""
+
+
 class CommandApplied(Event, frozen=True, kw_only=True):
     """A command of the inbox was carried out, or refused; `said` is its answer."""
 
@@ -580,6 +636,8 @@ EVENTS: tuple[type[Event], ...] = (
     ApprovalTaken,
     TimerSet,
     TimerFired,
+    SubtaskStarted,
+    SubtaskEnded,
     CancelRequested,
     RecoveryLoaded,
     ContextRebuilt,
@@ -608,6 +666,7 @@ EVENTS: tuple[type[Event], ...] = (
     TaskPassivated,
     TaskParked,
     ApprovalAnswered,
+    EffectResolved,
     CommandApplied,
     TaskLeft,
     QueueReopened,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from ..storage.codec import Codec
 from ..storage.journal import Journal
@@ -31,6 +32,8 @@ class House:
         new_id: makes ids of tasks; the only source of randomness.
         resume: start the unfinished tasks of earlier processes, or hold them.
         journal, open_journal: the open store, and how to open it again after it failed.
+        unknown_price: what becomes of a model call whose price nobody gave, where cost
+            is limited.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class House:
         resume: bool,
         open_journal: Callable[[], Journal],
         journal: Journal,
+        unknown_price: Literal["refuse", "warn"] = "refuse",
     ) -> None:
         self.system = system
         self.codec = codec
@@ -55,6 +59,7 @@ class House:
         self.pool = pool
         self.new_id = new_id
         self.resume = resume
+        self.unknown_price = unknown_price
         self.held: set[str] | None = None  # by admission, when it first starts
         self.open_journal = open_journal
         self._journal = journal

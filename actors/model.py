@@ -36,11 +36,13 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of one model call, and who says so.
 
     `source` is ``reported`` (the provider's figures) or ``estimated`` (ours, where
-    the provider sent none, null, or zero beside text).
+    the provider sent none, null, or zero beside text). `cached_input_tokens` are those
+    of the input that the provider had in its cache.
     """
 
     input_tokens: int
     output_tokens: int
+    cached_input_tokens: int = 0
     source: Literal["reported", "estimated"] = "reported"
 
 

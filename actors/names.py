@@ -6,6 +6,8 @@ __all__ = [
     "ADMISSION",
     "APPROVALS",
     "APPROVAL_ANSWERS",
+    "CALLER_KEYS",
+    "DOUBTS",
     "JOURNAL",
     "KEYS",
     "POOL",
@@ -15,8 +17,10 @@ __all__ = [
     "TASK_ROWS",
     "TIMERS",
     "TIMER_ROWS",
+    "VERDICTS",
     "account",
     "context",
+    "effect",
     "family",
     "ledger",
     "task",
@@ -34,6 +38,9 @@ TASK_ROWS = "task"  # one row a task: what `perdure ps` shows
 TIMER_ROWS = "timer"  # who waits until when
 APPROVALS = "approval"  # what tasks have asked, by the approval's id
 APPROVAL_ANSWERS = "approval_answer"  # what was answered
+CALLER_KEYS = "caller_key"  # effects that their caller named, by the effect's key
+DOUBTS = "doubt"  # effects whose outcome is unknown, by their id
+VERDICTS = "verdict"  # what a person said of such an effect
 KEYS = "key"  # the caller's key of a submission -> the task's id
 
 
@@ -60,3 +67,8 @@ def context(task_id: str) -> str:
 def task(task_id: str) -> str:
     """The task itself."""
     return f"task/{task_id}/task"
+
+
+def effect(task_id: str, op: int) -> str:
+    """The id of an effect, as people and commands name it."""
+    return f"{task_id}:{op}"

@@ -8,18 +8,24 @@ unknown is a state that a probe, a repeat or a person decides, not an error.
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from .tool import EffectClass
 
 __all__ = [
+    "Declared",
     "NotSent",
     "Outcome",
     "RaisedElsewhere",
     "ServiceTrouble",
     "classify",
+    "declared",
     "surely_not_sent",
+    "turned_away",
 ]
 
 Outcome: TypeAlias = Literal["failed", "unknown"]
@@ -52,8 +58,43 @@ class ServiceTrouble(Exception):
         self.retry_after = retry_after
 
 
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool says of its own exceptions; classes by module and name.
+
+    So that it can be asked in another process, too.
+    """
+
+    failed: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def of(self, error: BaseException) -> Outcome | None:
+        """What is declared of an error, by the nearest of its classes; or nothing."""
+        for one in type(error).__mro__:
+            name = _name(one)
+            if name in self.failed:
+                return "failed"
+            if name in self.unknown:
+                return "unknown"
+        return None
+
+
+def declared(
+    failed: Sequence[type[Exception]], unknown: Sequence[type[Exception]]
+) -> Declared:
+    """What a declaration with these classes says."""
+    return Declared(
+        failed=tuple(map(_name, failed)), unknown=tuple(map(_name, unknown))
+    )
+
+
+def _name(error: type) -> str:
+    return f"{error.__module__}.{error.__qualname__}"
+
+
 class RaisedElsewhere(Exception):
-    """What a tool raised in a process of its own, classified there.
+    """What a tool raised, classified where it was raised.
+
+    In a process of its own, or by what the tool declares.
 
     Args:
         message: Type and text of the error.
@@ -79,7 +120,7 @@ def classify(error: BaseException, effect: EffectClass) -> Outcome:
             return status
         case NotSent() | ConnectionRefusedError() | socket.gaierror():
             return "failed"
-        case ServiceTrouble(status=status) if status == TOO_MANY_REQUESTS:
+        case ServiceTrouble() if turned_away(error):
             return "failed"
         case TimeoutError() | ConnectionError():
             return "unknown"
@@ -87,6 +128,11 @@ def classify(error: BaseException, effect: EffectClass) -> Outcome:
             return "unknown" if effect == "once" else "failed"
         case _:
             return "unknown"
+
+
+def turned_away(error: BaseException) -> bool:
+    """Tell whether a service did not read the request: a call without tokens."""
+    return isinstance(error, ServiceTrouble) and error.status == TOO_MANY_REQUESTS
 
 
 def surely_not_sent(error: BaseException) -> bool:

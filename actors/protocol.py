@@ -29,10 +29,12 @@ __all__ = [
     "Cancel",
     "CloseAccount",
     "Closed",
+    "Consult",
     "Drain",
     "Enlarge",
     "Enlarged",
     "FetchGrants",
+    "Given",
     "GrantBack",
     "Grants",
     "Hold",
@@ -42,14 +44,14 @@ __all__ = [
     "Perform",
     "Performed",
     "Progressed",
+    "Queued",
     "Recall",
     "Recalled",
-    "Remember",
     "Remind",
     "Replied",
     "Reserve",
     "ReserveReply",
-    "Reset",
+    "Resolve",
     "Resume",
     "ReturnGrant",
     "Settle",
@@ -72,10 +74,17 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Submit(Message, frozen=True, kw_only=True):
-    """Queue a task. Answered with its id once it is durable."""
+    """Queue a task. Answered once it is durable: a promise with the task's id."""
 
     task: TaskSubmitted
-    promise: Promise
+    promise: Promise | None = None
+    reply_to: Address | None = None
+
+
+class Queued(Message, frozen=True, kw_only=True):
+    """A sub-task is durable; a parent may wait for it without being there."""
+
+    task: str
 
 
 class Asked(Message, frozen=True, kw_only=True):
@@ -108,6 +117,19 @@ class Answer(Asked, frozen=True, kw_only=True):
     approval: str
     approved: bool
     why: str = ""
+
+
+class Resolve(Asked, frozen=True, kw_only=True):
+    """Say whether an unknown attempt happened; `result` is the text it gave.
+
+    Answered with True where that was open, and with False where it had been said
+    before; fails with Misuse where that attempt is not unknown.
+    """
+
+    op: int
+    attempt: int
+    happened: bool
+    result: str = ""
 
 
 class Remind(Message, frozen=True, kw_only=True):
@@ -169,6 +191,7 @@ class Allocate(Message, frozen=True, kw_only=True):
     task: str
     amounts: Amounts
     reply_to: Address
+    parent: str = ""  # whose account it comes out of
 
 
 class Allocated(Message, frozen=True, kw_only=True):
@@ -228,22 +251,16 @@ class GrantBack(Message, frozen=True, kw_only=True):
 # ── task ↔ context ───────────────────────────────────────────────────────────────
 
 
-class Reset(Message, frozen=True, kw_only=True):
-    """Forget all scratch blocks: a step starts, or a recovery rebuilds."""
-
-
-class Remember(Message, frozen=True, kw_only=True):
-    """One more scratch block."""
-
-    block: Block
-
-
 class Assemble(Message, frozen=True, kw_only=True):
-    """Build the request of a model call from layers, fitted and validated."""
+    """Build the request of a model call from layers, fitted and validated.
+
+    All that goes in is here: asked twice, late or after a crash, the answer is one.
+    """
 
     op: int
     attempt: int
     view: TaskView
+    scratch: tuple[Block, ...]
     recovery: bool
     window: Window
     reply_to: Address
@@ -266,33 +283,42 @@ class Built(Message, frozen=True, kw_only=True):
 
 
 class Reserve(Message, frozen=True, kw_only=True):
-    """Set the estimate of an attempt aside."""
+    """Set the estimate of an attempt aside.
+
+    `share` is what a sub-task is to get besides; the account says what it gets.
+    """
 
     op: int
     attempt: int
     book: Literal["spent", "recovery"]
     amounts: Amounts
     reply_to: Address
+    share: Amounts | None = None
 
 
 class ReserveReply(Message, frozen=True, kw_only=True):
-    """Set aside, or refused."""
+    """Set aside, or refused; `given` is what of it is for the sub-task."""
 
     op: int
     attempt: int
     refusal: Refusal | None
+    given: Amounts = msgspec.field(default_factory=dict)
 
 
 class Settle(Message, frozen=True, kw_only=True):
     """Replace the reservation by what was used.
 
     `amounts` None takes the reservation itself; `book` None the one it was made for.
+    With `fill` a dimension that `amounts` says nothing of is charged as reserved.
+    `beside` is what a sub-task used by other books.
     """
 
     op: int
     attempt: int
     book: Literal["unknown", "none"] | None
     amounts: Amounts | None
+    fill: bool = False
+    beside: dict[str, Amounts] = msgspec.field(default_factory=dict)
     reply_to: Address
 
 
@@ -338,11 +364,20 @@ class Closed(Message, frozen=True, kw_only=True):
 # ── task ↔ ledger ────────────────────────────────────────────────────────────────
 
 
+class Given(Message, frozen=True, kw_only=True):
+    """The result of a sub-task, and what of it its parent pays."""
+
+    status: Literal["completed", "failed"]
+    text: str
+    books: Books
+
+
 class Perform(Message, frozen=True, kw_only=True):
     """Register an attempt, run it, record it, settle it; idempotent by op#attempt.
 
     `approval` is the approval of this very call; `rejected` says who refused it, and
-    why.
+    why; `limited` names the limit that it is beyond; `given` is how the sub-task ended
+    that this call was; failures of operations before `since` are forgiven.
     """
 
     op: int
@@ -358,6 +393,9 @@ class Perform(Message, frozen=True, kw_only=True):
     reply_to: Address
     approval: str = ""
     rejected: str = ""
+    limited: str = ""
+    given: Given | None = None
+    since: int = 0
 
 
 class Replied(Message, frozen=True, kw_only=True):
@@ -400,6 +438,10 @@ class Verified(Message, frozen=True, kw_only=True):
     op: int
     attempt: int
     decided: Literal["not_run", "running"]
+
+
+class Consult(Message, frozen=True, kw_only=True):
+    """A person may have said how an unknown attempt ended: look."""
 
 
 class Recall(Message, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ import msgspec
 
 from ..supervision.actor import Actor
 from ..supervision.address import Address
+from ..supervision.dispatch import Timer
 
 __all__ = ["BACKSTOP", "Overdue", "Requests"]
 
@@ -26,7 +27,7 @@ class Requests:
 
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
-        self._open: dict[Hashable, tuple[Address, Any]] = {}
+        self._open: dict[Hashable, tuple[Address, Any, Timer]] = {}
         self._watched: set[str] = set()
 
     def send(self, key: Hashable, to: Address, message: Any) -> None:
@@ -34,24 +35,29 @@ class Requests:
         if to.name not in self._watched:
             self._watched.add(to.name)
             self._actor.monitor(to)
-        self._open[key] = (to, message)
+        self.answered(key)  # it has a backstop already where it is sent again
+        backstop = self._actor.after(BACKSTOP, Overdue(key=key))
+        self._open[key] = (to, message, backstop)
         to.tell(message)
-        self._actor.after(BACKSTOP, Overdue(key=key))
 
     def answered(self, key: Hashable) -> bool:
         """Close a request; False where it was not open (a second answer)."""
-        return self._open.pop(key, None) is not None
+        found = self._open.pop(key, None)
+        if found is None:
+            return False
+        found[2].cancel()
+        return True
 
     def up(self, name: str) -> None:
         """The actor `name` has a new incarnation: send it what it has not answered."""
-        for to, message in list(self._open.values()):
+        for to, message, _ in list(self._open.values()):
             if to.name == name:
                 to.tell(message)
 
     def overdue(self, key: Hashable) -> None:
         """The backstop of a request rang."""
         if key in self._open:
-            to, message = self._open[key]
+            to, message, _ = self._open[key]
             self.send(key, to, message)
 
     def open(self, matching: Callable[[Hashable], bool] = lambda _: True) -> int:

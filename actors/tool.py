@@ -12,8 +12,10 @@ from typing import Any, Literal, TypeAlias, overload
 
 import msgspec
 
+from .declaration import check, check_importable
 from .errors import Misuse
 from .model import ToolSchema
+from .outcomes import Declared, declared
 
 __all__ = [
     "CannotTell",
@@ -21,6 +23,7 @@ __all__ = [
     "Effect",
     "EffectClass",
     "Happened",
+    "Kind",
     "Tool",
     "ToolContext",
     "Verdict",
@@ -28,12 +31,14 @@ __all__ = [
 ]
 
 EffectClass: TypeAlias = Literal["read", "idempotent", "once"]
+Kind: TypeAlias = Literal["query", "generate", "downstream"]
+Errors: TypeAlias = tuple[type[Exception], ...]
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 INJECTED = ("ctx", "request_id")
 ANCHORS = 32  # of one call
 ANCHOR_NAME = 64  # characters
 ANCHOR_VALUE = 1_000  # characters
-MEMORY_AT_LEAST = 256 * 1024 * 1024  # bytes of address space
+SETTLE = 2.0  # seconds
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,12 +103,18 @@ class Tool:
         effect: EffectClass,
         timeout: float | None,
         probe: Callable[[Effect], Verdict] | None,
-        settle: float,
+        settle: float | None,
+        probe_after: float,
         name: str | None,
         repeat: bool,
         approval: bool | Callable[[dict[str, Any]], bool],
         isolate: Literal["process"] | None,
         memory: int | None,
+        kind: Kind | None,
+        key: Callable[[dict[str, Any]], str] | None,
+        max_result: int | None,
+        failed: Errors,
+        unknown: Errors,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -111,73 +122,24 @@ class Tool:
         self.effect: EffectClass = effect
         self.timeout = timeout
         self.probe = probe
-        self.settle = settle
+        self.settle = SETTLE if settle is None else settle
+        self.probe_after = probe_after
+        self.kind: Kind = kind or ("query" if effect == "read" else "downstream")
+        self.key = key
+        self.max_result = max_result
         self.repeat = repeat
         self.approval = approval
         self.rests: Callable[[dict[str, Any]], float] | None = None
+        self.delegates = False
         self.isolate = isolate
         self.memory = memory
         self.description = inspect.getdoc(function) or ""
         if isolate is not None:
-            _check_importable(self.name, function)
+            check_importable(self.name, function)
         self.injected, self.parameters = _parameters(self.name, function)
         self.is_async = inspect.iscoroutinefunction(function)
-        self._check()
-
-    def _check(self) -> None:
-        if self.effect not in ("read", "idempotent", "once"):
-            raise Misuse(
-                f"tool {self.name!r}: effect={self.effect!r} is not one of "
-                "'read', 'idempotent', 'once'; choose one of them"
-            )
-        for field, least in (("timeout", "above 0"), ("settle", "0 or more")):
-            value = getattr(self, field)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is None and field == "timeout":
-                continue
-            if not number or not (value > 0 if field == "timeout" else value >= 0):
-                raise Misuse(
-                    f"tool {self.name!r}: {field}={value!r} must be {least} seconds"
-                )
-        if self.probe is not None and not callable(self.probe):
-            raise Misuse(
-                f"tool {self.name!r}: probe={self.probe!r} is no function; give one "
-                "that takes an Effect"
-            )
-        if not (isinstance(self.approval, bool) or callable(self.approval)):
-            raise Misuse(
-                f"tool {self.name!r}: approval={self.approval!r} is neither True, "
-                "False nor a function of the arguments"
-            )
-        if self.probe is not None and self.effect == "read":
-            raise Misuse(
-                f"tool {self.name!r}: a read changes nothing, so a probe has nothing "
-                "to find; drop probe= or declare another effect"
-            )
-        if self.repeat and self.effect == "read":
-            raise Misuse(
-                f"tool {self.name!r}: a read runs each time anyway; drop repeat=True"
-            )
-        if self.isolate not in (None, "process"):
-            raise Misuse(
-                f"tool {self.name!r}: isolate={self.isolate!r} is not 'process'; "
-                "drop it, or give 'process'"
-            )
-        self._check_memory()
-
-    def _check_memory(self) -> None:
-        if self.memory is None:
-            return
-        if self.isolate is None:
-            raise Misuse(
-                f"tool {self.name!r}: memory= limits a process; add isolate='process'"
-            )
-        whole = isinstance(self.memory, int) and not isinstance(self.memory, bool)
-        if not whole or self.memory < MEMORY_AT_LEAST:
-            raise Misuse(
-                f"tool {self.name!r}: memory={self.memory!r} must be a whole number of "
-                f"bytes, {MEMORY_AT_LEAST} at least: an interpreter takes as much"
-            )
+        check(self, settles=settle is not None, failed=failed, unknown=unknown)
+        self.declared: Declared = declared(failed, unknown)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -227,23 +189,6 @@ class Tool:
 
 def _text(value: object) -> str:
     return str(value).encode("utf-8", "replace").decode()  # no lone surrogates
-
-
-def _check_importable(name: str, function: Callable[..., Any]) -> None:
-    """Refuse what another process cannot find by module and name."""
-    where = getattr(function, "__qualname__", "<unnamed>")
-    module = getattr(function, "__module__", None)
-    if not inspect.isfunction(function) or "<" in where:
-        raise Misuse(
-            f"tool {name!r}: isolate='process' finds the function by module and name, "
-            f"and {where} has none (a lambda, a closure, a nested function or an "
-            "object); make it a function at the top of a module"
-        )
-    if module in (None, "__main__"):
-        raise Misuse(
-            f"tool {name!r}: isolate='process' imports the function's module, and "
-            "__main__ cannot be imported; move the function to a module of its own"
-        )
 
 
 def _parameters(
@@ -307,12 +252,18 @@ def tool(
     effect: EffectClass = ...,
     timeout: float | None = ...,
     probe: Callable[[Effect], Verdict] | None = ...,
-    settle: float = ...,
+    settle: float | None = ...,
+    probe_after: float = ...,
     name: str | None = ...,
     repeat: bool = ...,
     approval: bool | Callable[[dict[str, Any]], bool] = ...,
     isolate: Literal["process"] | None = ...,
     memory: int | None = ...,
+    kind: Kind | None = ...,
+    key: Callable[[dict[str, Any]], str] | None = ...,
+    max_result: int | None = ...,
+    failed: Errors = ...,
+    unknown: Errors = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -321,12 +272,18 @@ def tool(
     effect: EffectClass = "once",
     timeout: float | None = None,
     probe: Callable[[Effect], Verdict] | None = None,
-    settle: float = 2.0,
+    settle: float | None = None,
+    probe_after: float = 0.0,
     name: str | None = None,
     repeat: bool = False,
     approval: bool | Callable[[dict[str, Any]], bool] = False,
     isolate: Literal["process"] | None = None,
     memory: int | None = None,
+    kind: Kind | None = None,
+    key: Callable[[dict[str, Any]], str] | None = None,
+    max_result: int | None = None,
+    failed: Errors = (),
+    unknown: Errors = (),
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function as a tool; say what its repetition would do.
 
@@ -337,7 +294,10 @@ def tool(
         timeout: seconds the call may take; None takes the baseline's 60.
         probe: asks the world whether an effect happened; called with an `Effect`,
             off the dispatcher, only when an outcome is unknown.
-        settle: seconds after the end of a worker before an absence is believed.
+        settle: seconds after the end of a worker before an absence that the probe
+            found is believed; None takes 2.
+        probe_after: seconds to wait before the probe is first asked, for a service
+            that shows what it did only after a while.
         name: the name models see; the function's own by default.
         repeat: each equal call within a step is a new occurrence (a build, a test
             run), not the same effect.
@@ -349,6 +309,20 @@ def tool(
             killed at its deadline, and dies with the runtime's process.
         memory: bytes of address space that process may take, its interpreter's
             included; what goes over it is a MemoryError there. None sets no limit.
+        kind: how often a failed call with equal arguments may be made again within a
+            step: ``query`` 3 times, ``generate`` 5, ``downstream`` once (B82; the
+            baseline has the figures). By default a read is a query, all else goes
+            downstream.
+        key: names the effect by its arguments (an order's number): one effect of this
+            name in the whole task, whatever the step. The same name with other
+            arguments is refused. Runs off the dispatcher.
+        max_result: characters of a result that the record and the model show; a
+            longer one is cut there and stands whole in the store. None keeps up to
+            16 KiB whole, and cuts a longer one to 1,000 characters.
+        failed: exceptions that prove the effect did not happen; like `NotSent`, such a
+            call costs nothing and may be made again.
+        unknown: exceptions after which it may have happened. Of classes in both, the
+            one that is closer to the error's own decides.
 
     Raises:
         Misuse: when the declaration contradicts itself or has no schema.
@@ -363,11 +337,17 @@ def tool(
             timeout=timeout,
             probe=probe,
             settle=settle,
+            probe_after=probe_after,
             name=name,
             repeat=repeat,
             approval=approval,
             isolate=isolate,
             memory=memory,
+            kind=kind,
+            key=key,
+            max_result=max_result,
+            failed=failed,
+            unknown=unknown,
         )
 
     return declare if function is None else declare(function)

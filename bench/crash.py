@@ -30,7 +30,9 @@ from tests.crash.kills import (
     pairs,
     wrong,
 )
+from tests.crash.points import named_points
 
+ROOT = Path(__file__).resolve().parent.parent
 SHORT_SAMPLE = 24
 AT_A_TIME = 2
 
@@ -84,10 +86,14 @@ def main() -> None:
                 }
             if said:
                 print(said, flush=True)
-    points = set(hits | again)
+    points = named_points(ROOT)
     result = {"points": len(points), "hit": len(reached & points)}
     if arguments.pairs or arguments.times:
         result = {"runs": len(jobs)}
+    elif arguments.exhaustive and not arguments.short:
+        if unhit := sorted(points - reached):
+            print(f"no kill at {', '.join(unhit)}", flush=True)
+        failures += len(unhit)
     seconds = round(time.monotonic() - began, 1)
     finish(
         arguments, {**result, "kills": kills, "failures": failures, "seconds": seconds}

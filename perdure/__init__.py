@@ -5,7 +5,9 @@ from __future__ import annotations
 from .actors.agent import Agent, Plan, Step, View
 from .actors.baseline import Baseline
 from .actors.budget.account import Budget
+from .actors.delegation import delegate
 from .actors.outcomes import NotSent
+from .actors.price import Price
 from .actors.timers.sleep import sleep
 from .actors.tool import CannotTell, DidNotHappen, Happened, Tool, ToolContext, tool
 from .errors import (
@@ -38,6 +40,7 @@ __all__ = [
     "NotSent",
     "PerdureError",
     "Plan",
+    "Price",
     "Result",
     "Runtime",
     "RuntimeClosed",
@@ -50,6 +53,7 @@ __all__ = [
     "ToolContext",
     "UseAsync",
     "View",
+    "delegate",
     "sleep",
     "tool",
 ]

@@ -15,7 +15,15 @@ from .actors.agent import Agent
 from .actors.budget.account import Budget, limits_of, why_not_extended
 from .actors.events import TaskSubmitted
 from .actors.house import House
-from .actors.protocol import Answer, Cancel, Enlarge, Pause, Resume, WakeAgain
+from .actors.protocol import (
+    Answer,
+    Cancel,
+    Enlarge,
+    Pause,
+    Resolve,
+    Resume,
+    WakeAgain,
+)
 from .actors.task.rows import TaskRow
 from .errors import (
     Misuse,
@@ -28,6 +36,7 @@ from .errors import (
 from .handle import Handle
 from .reading import Reading
 from .result import ENDED, STOPPED, Result, result_of
+from .storage.reader import Reader
 from .supervision.dispatch import Dispatcher
 from .supervision.lifecycle import ActorStopped
 from .supervision.promise import Promise
@@ -38,6 +47,7 @@ from .watch import Openings
 if TYPE_CHECKING:
     from .views import TaskLine
     from .views_approvals import Approval
+    from .views_effects import EffectLine
 
 __all__ = ["TaskCalls"]
 
@@ -214,15 +224,7 @@ class TaskCalls:
         """See `Handle.approve` and `Handle.reject`."""
         call = "approve" if approved else "reject"
         self.refuse_in_loop(call, f"`await handle.a{call}(...)`")
-        for name, value in (("by", by), ("why", why)):
-            if (
-                not isinstance(value, str)
-                or len(value) > LONGEST
-                or not _storable(value)
-            ):
-                raise Misuse(
-                    f"{call}: {name} must be text of at most {LONGEST} characters"
-                )
+        _check_words(call, by=by, why=why)
         self.row(task)
         done: bool = self._ask(
             lambda p: Answer(
@@ -235,6 +237,72 @@ class TaskCalls:
             )
         )
         return done
+
+    # ── effects in doubt ─────────────────────────────────────────────────────────
+
+    def unknown(self) -> list[EffectLine]:
+        """The effects that may have happened and wait for somebody's word."""
+        from . import views_effects
+
+        self._refuse_if_forked()
+        return self._reading.read(views_effects.unknown)
+
+    def resolve(
+        self, effect: str, *, happened: bool, result: Any = None, by: str = "operator"
+    ) -> bool:
+        """Say whether an effect happened whose outcome is unknown; its task goes on.
+
+        Where it happened, the call is complete and gave `result`, a JSON value. Where
+        it did not, it has failed, cost nothing, and may be made again.
+
+        Args:
+            effect: its id, as `unknown`, `Result.ends_with` and `perdure effects` have
+                it.
+            happened: what the world says.
+            result: what the call would have given, where it happened.
+            by: who says so; the model is told.
+
+        Returns:
+            True where it was open, False where it had been resolved the same way.
+
+        Raises:
+            Misuse: there is no such effect, it is not unknown, or somebody said the
+            opposite before.
+            UseAsync: inside an event loop.
+        """
+        from . import views_effects
+
+        self.refuse_in_loop("resolve", "`await runtime.aresolve(...)`")
+        _check_words("resolve", by=by)
+        if not isinstance(happened, bool):
+            raise Misuse(f"resolve: happened={happened!r} must be True or False")
+        if result is not None and not happened:
+            raise Misuse("resolve: result= is of an effect that happened=True; drop it")
+        text = views_effects.result_text(result)
+        self._refuse_if_forked()
+
+        def look(reader: Reader) -> tuple[str, EffectLine]:
+            task, line = views_effects.find_effect(reader, effect)
+            views_effects.check_unknown(reader, line)
+            return task, line
+
+        task, line = self._reading.read(look)
+        done: bool = self._ask(
+            lambda p: Resolve(
+                task=task,
+                op=line.op,
+                attempt=line.attempt,
+                happened=happened,
+                result=text,
+                by=by,
+                promise=p,
+            )
+        )
+        return done
+
+    async def aresolve(self, effect: str, **options: Any) -> bool:
+        """`resolve` for event loops; the same arguments."""
+        return await asyncio.to_thread(self.resolve, effect, **options)
 
     # ── asking ───────────────────────────────────────────────────────────────────
 
@@ -277,6 +345,12 @@ class TaskCalls:
         except RuntimeError:
             return
         raise UseAsync(call, twin)
+
+
+def _check_words(call: str, **words: object) -> None:
+    for name, value in words.items():
+        if not isinstance(value, str) or len(value) > LONGEST or not _storable(value):
+            raise Misuse(f"{call}: {name} must be text of at most {LONGEST} characters")
 
 
 def _storable(text: str) -> bool:

@@ -3,25 +3,30 @@
 commands:
   ps            all tasks: status, steps, why one stopped and what lets it go on
   show ID       one task: goal, steps, spending, recoveries
-  effects ID    its contacts with the outside, each with every status it had
+  effects [ID]  contacts with the outside, each with every status it had; with
+                --unknown those that may have happened, and that wait for a person
   log ID        its events in order, as a log file has them
+  spend [ID]    what one task or all used: --by tool, model, step or day
   run MODULE:AGENT --goal TEXT
                 give an agent a task and run it to its next stop
   cancel ID     end a task after the operations in flight
   resume ID     let a paused or parked task go on
-  extend ID     add to its limits: --tokens N, --model-calls N, --tool-calls N
+  extend ID     add to its limits: --tokens N, --model-calls N, --tool-calls N,
+                --cost AMOUNT
   approve APPROVAL_ID
   reject APPROVAL_ID [--why TEXT]
                 answer a call that waits for a person, see show
+  resolve EFFECT --happened [--result JSON] | --did-not-happen
+                say whether an effect happened whose outcome is unknown
   demo          a real report job that is killed and recovered
 
-ps, show, effects and log only read: they work while a runtime runs, after it was
+ps, show, effects, log and spend only read: they work while a runtime runs, after it was
 killed, and on a store at rest. ID may be the beginning of an id, if no other task's
 id begins like it.
 
-cancel, resume, extend, approve and reject are kept in the store and applied by the
-runtime that has it open, else by the next one. They wait --timeout seconds (5) for
-its answer.
+cancel, resume, extend, approve, reject and resolve are kept in the store and applied
+by the runtime that has it open, else by the next one. They wait --timeout seconds (5)
+for its answer.
 
 The store is --store PATH, else PERDURE_STORE, else ./tasks.db. With --json the last
 line of stdout is one JSON value.
@@ -72,6 +77,7 @@ NOT_ENDED = 3
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 PIPE_CLOSED = 141  # 128 + SIGPIPE
 STORE = "tasks.db"
+GROUPS = ("tool", "model", "step", "day")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -147,12 +153,23 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _reading(command("ps", _ps, "List all tasks."))
     for name, act, about in (
         ("show", _show, "Show one task."),
-        ("effects", _effects, "Show a task's contacts with the outside."),
         ("log", _log, "Show a task's events in order."),
     ):
         one = command(name, act, about)
         one.add_argument("task", metavar="ID", type=text, help="a task, see perdure ps")
         _reading(one)
+    effects = command("effects", _effects, "Show contacts with the outside.")
+    effects.add_argument("task", metavar="ID", type=text, nargs="?", help="a task")
+    effects.add_argument(
+        "--unknown",
+        action="store_true",
+        help="those that may have happened, and that wait for a person",
+    )
+    _reading(effects)
+    spend = command("spend", _spend, "Show what one task, or all of them, used.")
+    spend.add_argument("task", metavar="ID", type=text, nargs="?", help="a task")
+    spend.add_argument("--by", choices=GROUPS, help="what to sum up by")
+    _reading(spend)
     run = command("run", _run, "Run an agent's task to its next stop.")
     for name, about in (
         ("cancel", "End a task after the operations in flight."),
@@ -160,6 +177,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         ("extend", "Add to a task's limits; one paused for money goes on."),
         ("approve", "Let a call run that waits for a person."),
         ("reject", "Refuse a call that waits for a person."),
+        ("resolve", "Say whether an effect happened whose outcome is unknown."),
     ):
         asking = command(name, _ask, about)
         if words[:1] == [name]:
@@ -227,8 +245,30 @@ def _effects(arguments: argparse.Namespace) -> int:
     from .storage.reader import open_reader
 
     with open_reader(arguments.store) as reader:
-        found = views_effects.effects(reader, views.find(reader, arguments.task))
+        word = arguments.task
+        task = "" if word is None else views.find(reader, word)
+        if arguments.unknown:
+            found = views_effects.unknown(reader, task)
+        elif task:
+            found = views_effects.effects(reader, task)
+        else:
+            tasks = [one.task for one in views.tasks(reader)]
+            found = [
+                line for one in tasks for line in views_effects.effects(reader, one)
+            ]
     return _told(arguments, found, views_text.effects_text)
+
+
+def _spend(arguments: argparse.Namespace) -> int:
+    from . import views, views_spend, views_text
+    from .storage.reader import open_reader
+
+    with open_reader(arguments.store) as reader:
+        given = arguments.task
+        task = None if given is None else views.find(reader, given)
+        by: Any = arguments.by or "task"
+        found = views_spend.spend(reader, task, by)
+    return _told(arguments, found, views_text.spend_text)
 
 
 def _told(

@@ -1,4 +1,4 @@
-"""`perdure cancel`, `resume`, `extend`, `approve`, `reject`: from another process.
+"""`perdure cancel`, `resume`, `approve` and the like: from another process.
 
 The command becomes a row of the store's inbox. The runtime that owns the store
 applies it and answers; where none does, the next one will.
@@ -25,6 +25,7 @@ from .storage.inbox import ANSWERS, Inbox
 from .storage.reader import Reader, open_reader
 from .storage.records import Command
 from .views_approvals import find_approval
+from .views_effects import check_unknown, find_effect, result_text
 
 __all__ = ["add_arguments", "ask"]
 
@@ -42,6 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     add = parser.add_argument
     if kind in ("approve", "reject"):
         add("subject", metavar="APPROVAL_ID", type=text, help="see perdure show ID")
+    elif kind == "resolve":
+        add(
+            "subject", metavar="EFFECT", type=text, help="see perdure effects --unknown"
+        )
+        which = parser.add_mutually_exclusive_group(required=True)
+        for name, value in (("--happened", True), ("--did-not-happen", False)):
+            which.add_argument(
+                name, dest="happened", action="store_const", const=value, default=None
+            )
+        add("--result", metavar="JSON", type=_json, help="what the call gave")
     else:
         add("subject", metavar="ID", type=text, help="a task, see perdure ps")
     if kind == "reject":
@@ -49,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     if kind == "extend":
         for name, what in AMOUNTS:
             add(f"--{name}", metavar="N", type=_count, help=f"so many {what} more")
+        add("--cost", metavar="AMOUNT", type=text, help="so much more, as a decimal")
     add("--by", metavar="NAME", type=text, default="command line", help="who says so")
     add(
         "--timeout",
@@ -65,10 +77,13 @@ def ask(arguments: argparse.Namespace) -> int:
     kind = arguments.kind
     amounts = _amounts(arguments) if kind == "extend" else {}
     with closing(open_reader(arguments.store)) as reader:
-        subject = _subject(reader, kind, arguments.subject)
         body = CommandBody(
             by=arguments.by, why=getattr(arguments, "why", ""), amounts=amounts
         )
+        if kind == "resolve":
+            subject, body = _verdict(reader, arguments, body)
+        else:
+            subject = _subject(reader, kind, arguments.subject)
         command = Command(
             id=f"c-{secrets.token_hex(8)}",
             kind=kind,
@@ -90,6 +105,26 @@ def _subject(reader: Reader, kind: str, word: str) -> str:
     if status in ENDED:
         raise Misuse(f"task {task} has ended ({status}); there is nothing to {kind}")
     return task
+
+
+def _verdict(
+    reader: Reader, arguments: argparse.Namespace, body: CommandBody
+) -> tuple[str, CommandBody]:
+    """The task of the effect, and which attempt of it somebody saw and speaks of."""
+    if arguments.result is not None and not arguments.happened:
+        raise Misuse("--result says what came of an effect that --happened")
+    task, line = find_effect(reader, arguments.subject)
+    check_unknown(reader, line)
+    status = views.task_line(reader, task).status
+    if status in ENDED and line.status == "unknown":
+        raise Misuse(f"task {task} has ended ({status}); its effects stay as they are")
+    return task, msgspec.structs.replace(
+        body,
+        op=line.op,
+        attempt=line.attempt,
+        happened=arguments.happened,
+        result="null" if arguments.result is None else arguments.result,
+    )
 
 
 def _answer(reader: Reader, command: str, timeout: float) -> CommandAnswer | None:
@@ -137,12 +172,24 @@ def _amounts(arguments: argparse.Namespace) -> dict[str, int]:
         tokens=arguments.tokens,
         model_calls=arguments.model_calls,
         tool_calls=arguments.tool_calls,
+        cost=arguments.cost,
     )
     amounts = limits_of(budget)
     if not any(amounts.values()):
-        options = ", ".join(f"--{name}" for name, _ in AMOUNTS)
+        options = ", ".join(f"--{name}" for name in (*dict(AMOUNTS), "cost"))
         raise Misuse(f"say by how much: give {options}, or several of them")
     return amounts
+
+
+def _json(word: str) -> str:
+    try:
+        return result_text(msgspec.json.decode(text(word)))
+    except (msgspec.DecodeError, RecursionError):
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is not JSON; text stands in quotes"
+        ) from None
+    except Misuse as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _count(word: str) -> int:

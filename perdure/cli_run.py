@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(
             f"--budget-{name}", metavar="N", type=_count, help=f"at most so many {what}"
         )
+    add("--budget-cost", metavar="AMOUNT", type=_words, help="cost at most so much")
     add("--key", type=_words, help="the same key again means the same task")
     add("--log", metavar="FILE", type=Path, help="write events there, as JSON lines")
     add("--timeout", metavar="S", type=_seconds, help="wait at most so many seconds")
@@ -168,7 +169,7 @@ def _agents_of(module: Any) -> str:
 def _budget(arguments: argparse.Namespace) -> Budget | None:
     given = {
         name: getattr(arguments, f"budget_{name}")
-        for name in ("tokens", "model_calls", "tool_calls")
+        for name in ("tokens", "model_calls", "tool_calls", "cost")
     }
     return Budget(**given) if any(n is not None for n in given.values()) else None
 

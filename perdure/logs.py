@@ -39,8 +39,10 @@ COMMON = ("at", "seq")  # any event may carry them; a domain event carries both
 FRONT: dict[str, tuple[str, ...]] = {
     # A tool that takes `ctx` said something.
     "tool.log": ("task", "op", "tool", "message", "fields"),
-    # A worker ended after its deadline; its outcome moves nothing.
-    "effect.late": ("task", "work", "name", "status"),
+    # A worker ended after its deadline; its outcome is evidence, and moves nothing.
+    "effect.late": ("task", "work", "name", "status", "detail"),
+    # Cost is limited, and no price is known: the limit does not hold for this task.
+    "price.unknown": ("agent", "model", "said"),
     # An event loop took no turns for 5 s: whose calls blocked it, how many ran on it.
     "loop.abandoned": ("names", "running"),
     # A record that this build does not know, of a newer one.
@@ -68,6 +70,7 @@ WARNINGS = frozenset(
         "loop.abandoned",
         "mailbox.dropped",
         "message.unexpected",
+        "price.unknown",
         "queue.parked",
         "record.unknown",
         "recovery.began",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -23,6 +23,7 @@ from .actors.executor.executor import Executor
 from .actors.executor.loop import Loop
 from .actors.house import House
 from .actors.protocol import Drain, Submit
+from .actors.submission import make_submission
 from .calls import TaskCalls
 from .errors import (
     Misuse,
@@ -41,7 +42,7 @@ from .storage.errors import StorageError, StoreLocked
 from .storage.journal import Journal
 from .storage.reader import Reader, open_reader
 from .storage.sqlite import SqliteBackend
-from .submission import agents_by_name, baseline_with, make_submission
+from .submission import agents_by_name, baseline_with, unpriced
 from .supervision.dispatch import Dispatcher, PoolDispatcher
 from .supervision.faults import hit
 from .supervision.lifecycle import ActorStopped
@@ -76,6 +77,8 @@ class Runtime(TaskCalls):
             is resumed.
         baseline: the defaults in force.
         dispatcher: what actors run on; tests give a simulated one.
+        unknown_price: what a limit of cost does to a task whose agent has no price:
+            ``refuse`` it, or ``warn`` in the log and leave its cost unlimited.
 
     Raises:
         Misuse: naming the option, the value and the fix.
@@ -95,11 +98,14 @@ class Runtime(TaskCalls):
         resume: bool = True,
         baseline: Baseline | None = None,
         dispatcher: Dispatcher | None = None,
+        unknown_price: Literal["refuse", "warn"] = "refuse",
     ) -> None:
         self.baseline = baseline_with(baseline, active)
         self._agents = agents_by_name(agents)
         if pool is not None and not isinstance(pool, Budget):
             raise Misuse(f"pool={pool!r} is no Budget; give Budget(tokens=…)")
+        if unknown_price not in ("refuse", "warn"):
+            raise Misuse(f"unknown_price={unknown_price!r}: give 'refuse' or 'warn'")
         if not isinstance(store, str | os.PathLike | Backend):
             raise Misuse(f"store={store!r} is no path; name the store's file")
         check_log(log, store)
@@ -145,6 +151,7 @@ class Runtime(TaskCalls):
             resume=resume,
             open_journal=self._open_again,
             journal=journal,
+            unknown_price=unknown_price,
         )
         self._openings = Openings(self._dispatcher)
         self._system.spawn(
@@ -264,6 +271,10 @@ class Runtime(TaskCalls):
         if found is None:
             known = ", ".join(sorted(self._agents)) or "none"
             raise Misuse(f"no agent {agent!r} is registered (there are: {known})")
+        if doubt := unpriced(found, budget, self._house.pool):
+            if self._house.unknown_price == "refuse":
+                raise Misuse(doubt)
+            self._log("price.unknown", agent=agent, model=found.model.name, said=doubt)
         task = make_submission(
             found,
             goal,

@@ -110,7 +110,7 @@ class Teller:
         name, fields = line_of(record)
         if record.type in STOPS:
             self._waiters.stopped(fields["task"])
-        if fields.get("reason") == "timer":
+        if fields.get("reason") in ("timer", "subtask"):
             return  # it goes on by itself
         if self._notices is not None:
             self._notices.put(name, fields)

@@ -6,7 +6,6 @@ the queue and the fold of its stream.
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -15,8 +14,9 @@ from .actors import events, names
 from .actors.admission import queue
 from .actors.admission.queue import Place, QueueState
 from .actors.budget import account
-from .actors.budget.account import COST_UNIT, AccountState, shown
-from .actors.events import Event
+from .actors.budget.account import AccountState, shown
+from .actors.events import Event, SubtaskStarted
+from .actors.price import cost_text
 from .actors.task import state as task_state
 from .actors.task.rows import TaskRow
 from .actors.task.state import TaskState
@@ -55,6 +55,7 @@ class TaskLine(msgspec.Struct, frozen=True, kw_only=True):
     steps_total: int
     goal: str
     at: float | None
+    parent: str = ""
 
 
 class StepLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,10 +115,14 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
     budget: dict[str, dict[str, Any]]
     recoveries: tuple[RecoveryLine, ...]
     approvals: tuple[Approval, ...] = ()
+    parent: str = ""
+    subtasks: tuple[str, ...] = ()
 
 
 def find(reader: Reader, text: str) -> str:
     """Return the id of the task that `text` is, or that alone begins with it.
+
+    Sub-tasks, whose ids begin with their parent's, are meant only by more of the id.
 
     Raises:
         TaskNotFound: none does.
@@ -126,6 +131,8 @@ def find(reader: Reader, text: str) -> str:
     found = [row.key for row in reader.rows(names.TASK_ROWS, text)]
     if text in found:
         return text
+    ids = set(found)
+    found = [one for one in found if one.rpartition(".")[0] not in ids]
     if not text or not found:
         raise _unknown(text)
     if len(found) > 1:
@@ -186,6 +193,10 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
         budget=_budget(submitted.budget, books),
         recoveries=_recoveries(history + whole(reader, f"task/{task}/recovery")),
         approvals=tuple(approvals(reader, task)),
+        parent=submitted.parent,
+        subtasks=tuple(
+            event.child for _, event in history if isinstance(event, SubtaskStarted)
+        ),
     )
 
 
@@ -245,6 +256,7 @@ def _line(
         steps_total=len(steps),
         goal=row.goal,
         at=None if since is None else since[1],
+        parent=row.parent,
     )
 
 
@@ -307,7 +319,7 @@ def _unit(name: str) -> str:
 def _amount(name: str, value: int) -> Any:
     match name:
         case "cost":
-            return str(Decimal(value) / COST_UNIT)
+            return cost_text(value)
         case "milliseconds":
             return value / 1000
     return value

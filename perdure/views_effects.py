@@ -10,11 +10,28 @@ from typing import Any
 import msgspec
 
 from .actors import events, names
+from .actors.context.measure import canonical
+from .actors.events import EffectResolved
+from .actors.ledger.rows import DoubtRow
+from .errors import Misuse
 from .events import line_of
 from .folds import family, records_of, whole
 from .storage.reader import Reader
+from .views import find
 
-__all__ = ["Change", "EffectLine", "ProbeLine", "effects", "log"]
+__all__ = [
+    "Change",
+    "EffectLine",
+    "ProbeLine",
+    "check_unknown",
+    "effects",
+    "find_effect",
+    "log",
+    "result_text",
+    "unknown",
+]
+
+MAX_RESULT = 16_384  # bytes of a result that a person gives
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,15 +54,18 @@ class ProbeLine(msgspec.Struct, frozen=True, kw_only=True):
 class EffectLine(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt of an operation, with every status it had, oldest first.
 
-    `reused` is the operation whose record answered it without a run; `result` is
-    whole up to 16 KiB.
+    `id` names the effect, whatever the attempt; `since` is when it took its status, in
+    seconds since the epoch. `reused` is the operation whose record answered it without
+    a run; `result` is whole up to 16 KiB.
     """
 
+    id: str
     op: int
     attempt: int
     step: str
     kind: str
     tool: str
+    since: float
     effect: str = msgspec.field(name="class")
     status: str = "pending"
     history: tuple[Change, ...] = ()
@@ -66,6 +86,8 @@ def effects(reader: Reader, task: str) -> list[EffectLine]:
             case events.EffectRegistered():
                 pending = Change(status="pending", by="task", at=record.at)
                 found[event.op, event.attempt] = EffectLine(
+                    id=names.effect(task, event.op),
+                    since=record.at,
                     op=event.op,
                     attempt=event.attempt,
                     step=event.step,
@@ -85,6 +107,7 @@ def effects(reader: Reader, task: str) -> list[EffectLine]:
                 found[event.op, event.attempt] = change(
                     line,
                     status=event.status,
+                    since=record.at,
                     history=(*line.history, now),
                     result=event.result,
                     error=event.error,
@@ -98,6 +121,75 @@ def effects(reader: Reader, task: str) -> list[EffectLine]:
                     line, probes=(*line.probes, probe)
                 )
     return list(found.values())
+
+
+def unknown(reader: Reader, task: str = "") -> list[EffectLine]:
+    """The effects that may have happened and that nobody has decided yet.
+
+    Those of one task or of all. A read is not among them: it is repeated.
+    """
+    rows = [
+        msgspec.json.decode(row.value or b"", type=DoubtRow)
+        for row in reader.rows(names.DOUBTS, f"{task}:" if task else "")
+    ]
+    lines = {
+        (line.id, line.attempt): line
+        for one in sorted({row.task for row in rows})
+        for line in effects(reader, one)
+    }
+    keys = [(names.effect(row.task, row.op), row.attempt) for row in rows]
+    found = [lines[key] for key in keys if key in lines]
+    return sorted(found, key=lambda line: line.since)
+
+
+def find_effect(reader: Reader, word: str) -> tuple[str, EffectLine]:
+    """The task of an effect and the newest attempt of it. Raises Misuse.
+
+    `word` is an effect's id; its task may be the beginning of an id, as elsewhere.
+    """
+    beginning, colon, number = str(word).rpartition(":")
+    if not (colon and beginning and number.isascii() and number.isdecimal()):
+        raise Misuse(
+            f"{word!r} is no effect's id, such as t-1:7; `perdure effects` lists them"
+        )
+    task = find(reader, beginning)
+    mine = [line for line in effects(reader, task) if line.op == int(number)]
+    if not mine:
+        raise Misuse(
+            f"task {task} has no effect {word!r}; `perdure effects {task}` lists them"
+        )
+    return task, mine[-1]
+
+
+def check_unknown(reader: Reader, line: EffectLine) -> None:
+    """Raise Misuse, naming the status, where nobody need say whether it happened."""
+    if line.status == "unknown" and line.effect != "read":
+        return
+    if line.effect == "read":
+        why = "is a read: it changes nothing, and is repeated"
+    else:
+        why = f"is {line.status}, by {line.history[-1].by}"
+    row = reader.row(names.VERDICTS, line.id)
+    said = None if row is None else msgspec.json.decode(row, type=EffectResolved)
+    if said is None or said.attempt != line.attempt:
+        raise Misuse(f"effect {line.id} ({line.tool}) {why}; nobody need resolve it")
+
+
+def result_text(value: Any) -> str:
+    """What a person says that a call gave, as the text a tool's result is kept as.
+
+    Raises Misuse for what is no JSON value, or has over 16,384 bytes.
+    """
+    try:
+        text = (
+            value if isinstance(value, str) else canonical(msgspec.to_builtins(value))
+        )
+        size = len(text.encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Misuse(f"result: no JSON value ({error}); give one, or none") from None
+    if size > MAX_RESULT:
+        raise Misuse(f"result has {size} bytes; give at most {MAX_RESULT}")
+    return text
 
 
 def log(reader: Reader, task: str) -> Iterator[dict[str, Any]]:

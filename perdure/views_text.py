@@ -17,8 +17,16 @@ import msgspec
 from .result import Result
 from .views import RecoveryLine, TaskLine, TaskSheet
 from .views_effects import EffectLine
+from .views_spend import Spend, SpendLine
 
-__all__ = ["effects_text", "log_line", "result_text", "sheet_text", "tasks_text"]
+__all__ = [
+    "effects_text",
+    "log_line",
+    "result_text",
+    "sheet_text",
+    "spend_text",
+    "tasks_text",
+]
 
 GOAL = 60  # characters of a goal in a list
 REASON = 40
@@ -54,6 +62,8 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
     yield from _pairs(
         ("task", sheet.task),
         ("agent", sheet.agent),
+        ("sub-task of", sheet.parent),
+        ("sub-tasks", "\n".join(sheet.subtasks)),
         ("submitted", _time(sheet.at)),
         ("status", sheet.status),
         ("reason", sheet.reason),
@@ -112,13 +122,25 @@ def effects_text(effects: Sequence[EffectLine]) -> Iterator[str]:
         yield "no effects"
         return
     yield from _table(
-        ("OP", "STEP", "TOOL", "CLASS", "HISTORY", "REQUEST ID", "ARGUMENTS"),
+        (
+            "EFFECT",
+            "ATTEMPT",
+            "STEP",
+            "TOOL",
+            "CLASS",
+            "SINCE",
+            "HISTORY",
+            "REQUEST ID",
+            "ARGUMENTS",
+        ),
         (
             (
-                f"{one.op}#{one.attempt}",
+                one.id,
+                str(one.attempt),
                 one.step,
                 _short(one.tool, REASON),
                 one.effect,
+                _time(one.since),
                 _history(one),
                 one.request_id,
                 _short(one.arguments, ARGUMENTS),
@@ -136,6 +158,46 @@ def log_line(event: Mapping[str, Any]) -> str:
         if name not in ("event", "seq", "at", "task")
     )
     return f"{event['seq']:>6}  {_time(event['at'])}  {event['event']:<24}  {fields}"
+
+
+def spend_text(spend: Spend) -> Iterator[str]:
+    """Who used how much, by book; the sums last."""
+    if not spend.total:
+        yield "nothing was spent"
+        return
+    yield from _table(
+        (
+            spend.by.upper(),
+            "BOOK",
+            "ATTEMPTS",
+            "RETRIES",
+            "MODEL CALLS",
+            "TOOL CALLS",
+            "INPUT TOKENS",
+            "OUTPUT TOKENS",
+            "COST",
+            "SECONDS",
+        ),
+        map(_spend_row, (*spend.lines, *spend.total)),
+        right=True,
+    )
+
+
+def _spend_row(line: SpendLine) -> tuple[str, ...]:
+    flat = _flat(line.used)
+    cost = flat.get("cost", "")
+    if line.unpriced:
+        cost = f"{cost} + ?" if cost else "?"
+    amounts = ("model_calls", "tool_calls", "input_tokens", "output_tokens")
+    return (
+        _short(line.name, REASON),
+        line.book,
+        str(line.attempts),
+        str(line.retries),
+        *(flat.get(name, "0") for name in amounts),
+        cost,
+        flat.get("seconds", "0"),
+    )
 
 
 def result_text(result: Result) -> Iterator[str]:

@@ -131,7 +131,7 @@ def admit(
             seq += 1
         heads[state] = version
     for state, version in heads.items():
-        state.version = version
+        state.version, state.seq, state.written = version, seq - 1, state.epoch
     return Entry(records=records, rows=rows, blobs=blobs)
 
 

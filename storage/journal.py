@@ -189,6 +189,11 @@ class Journal:
             self._writer_thread.wake()
         return dropped
 
+    def forget(self, family: str) -> None:
+        """Drop from memory what the disk tells of a family; its leases are stale."""
+        with self._lock:
+            self._leases.forget(family, self._pending.durable_seq)
+
     @property
     def durable_seq(self) -> int:
         """Everything up to this seq is on disk (or was left out by a fence)."""

@@ -36,7 +36,7 @@ __all__ = ["SqliteBackend"]
 
 WAL_PAGES = 1000  # a checkpoint is due above
 CHUNKS = (64, 8, 1)  # rows of one INSERT
-NAMES_CACHED = 50_000  # streams
+NAMES_CACHED = 4_096  # streams; those of ended tasks are among them
 
 _NAMES = {
     "streams": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from . import faults
 from .lifecycle import ActorStopped
 from .promise import Promise
 from .turn import refuse_in_turn
@@ -39,6 +40,8 @@ class Address:
         if cell is None:
             self.system.count_dead_letters(1)
             return False
+        if faults.deliveries is not None:
+            return faults.deliveries.deliver(cell, message)
         return cell.post(message)
 
     def ask(self, make: Callable[[Promise], Any], timeout: float) -> Any:

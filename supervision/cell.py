@@ -186,6 +186,12 @@ class Cell:
                 message = take()
             except IndexError:
                 return
+            if self.closed:
+                # It ended since the last look, and what stood before this message
+                # is dropped: it goes the same way, so that no order is broken.
+                self.queue.append(message)
+                self.drop_unread()
+                return
             if type(message) is Later:
                 self.timers.pop(message, None)
                 if message.cancelled:

@@ -6,6 +6,10 @@ import signal
 
 from hypothesis import settings
 
+from tests.proofs import pytest_configure
+
+__all__ = ["pytest_configure"]
+
 # A shell's background job is started with SIGINT ignored, and would hand that on to
 # the processes that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

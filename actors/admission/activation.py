@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,20 +25,27 @@ from ..events import (
 )
 from ..names import POOL, TASKS, family
 from ..names import task as task_name
-from ..protocol import Allocate, Order, Stopped
+from ..protocol import Allocate, Order, Stopped, WakeAgain
+from ..requests import BACKSTOP
 from ..task.rows import COMES, TaskRow, Wake, queued_row, timer_row
-from .queue import REGISTER
+from .queue import REGISTER, Place
 
 if TYPE_CHECKING:
     from .actor import Admission
 
-__all__ = ["Activation", "StartAgain"]
+__all__ = ["Activation", "StartAgain", "TellAgain"]
 
 START_AGAIN = 1.0  # seconds until actors that did not start are started again
 
 
 class StartAgain(msgspec.Struct, frozen=True, kw_only=True):
     """The pause after a failed start is over."""
+
+    task: str
+
+
+class TellAgain(msgspec.Struct, frozen=True, kw_only=True):
+    """A task may not have heard what it was told."""
 
     task: str
 
@@ -98,7 +106,10 @@ class Activation:
                 return
             assert isinstance(submitted, TaskSubmitted)
             message = Allocate(
-                task=task, amounts=submitted.budget, reply_to=admission.address
+                task=task,
+                amounts=submitted.budget,
+                reply_to=admission.address,
+                parent=submitted.parent,
             )
             pool = admission.house.address(POOL)
             admission.requests.send(("pool", task), pool, message)
@@ -110,7 +121,8 @@ class Activation:
         admission = self._admission
         if not admission.requests.answered(("pool", task)):
             return
-        if refusal is not None:
+        winds_up = admission.state.tasks[task].order == "cancel"  # without any money
+        if refusal is not None and not winds_up:
             admission.park(task, refusal, "resume", "paused")
         else:
             self._begin(task)
@@ -168,6 +180,7 @@ class Activation:
         )
         rows = [timer_row(task, 0, None)] if place.not_before else []
         seq = admission.append(activated, rows=rows, also=also)
+        admission.ripe.discard(task)
         hit("admission.activated", place.agent)
         wake = Wake(
             since=place.since, order=place.order, by=place.by, clean=place.clean
@@ -181,6 +194,7 @@ class Activation:
                 # An admission that crashed may have had an earlier epoch's actors
                 # started just now; they are fenced, and in the way.
                 tasks.tell(StopChild(name=family(task)))
+            self.watch(task)
             admission.requests.send(("start", task), tasks, start)
 
         admission.once_durable(seq, flushed)
@@ -223,6 +237,8 @@ class Activation:
         admission = self._admission
         task = name.split("/")[1]
         place = admission.state.tasks.get(task)
+        if place is not None and name == family(task):
+            self.started(task)  # the supervisor's answer may be lost
         if place is None or name != task_name(task):
             return
         order = self.orders.get(task)
@@ -232,6 +248,20 @@ class Activation:
             admission.house.address(name).tell(order)
         if admission.drains is not None:  # it was restarting when the others heard it
             admission.house.address(name).tell(Order(what="drain", by="close"))
+
+    def order(self, task: str, order: Order) -> None:
+        """Tell a running task something: again, while it has not left."""
+        self._admission.house.address(task_name(task)).tell(order)
+        self._admission.after(BACKSTOP, TellAgain(task=task))
+
+    def tell_again(self, task: str) -> None:
+        """A task that was told something has had its time."""
+        place = self._admission.state.tasks.get(task)
+        if place is None or place.where != "active":
+            return
+        if task in self.orders or place.order == "cancel":
+            self.up(task_name(task))
+            self._admission.after(BACKSTOP, TellAgain(task=task))
 
     def down(self, name: str) -> None:
         """A task's actors are gone: for the reason it gave, or recover it."""
@@ -253,14 +283,37 @@ class Activation:
             else:
                 self.idle.add(task)
         elif stopped.how == "ended":
-            admission.append(TaskLeft(task=task, status=stopped.status))
-            hit("admission.left", place.agent)
+            self._ended(place, TaskLeft(task=task, status=stopped.status))
         elif stopped.how == "waiting" and place.woken:
             admission.with_row(task, self._wake_again)
         else:
             waiting = stopped.how == "waiting"
             admission.append(TaskPassivated(task=task, waiting=waiting))
             hit("admission.passivated", place.agent)
+
+    def _ended(self, place: Place, left: TaskLeft) -> None:
+        """A task gives its slot back; its parent hears of it in one transaction."""
+        admission = self._admission
+        if not place.parent:
+            admission.append(left)
+            self._forget(left.task)
+            hit("admission.left", place.agent)
+            return
+        wake = WakeAgain(task=place.parent, by=f"sub-task {left.task}")
+
+        def found(row: TaskRow) -> None:
+            if left.task in admission.state.tasks:
+                admission.callers.wake_parent(wake, row, left)
+                self._forget(left.task)
+                hit("admission.left", place.agent)
+
+        admission.with_row(place.parent, found)
+
+    def _forget(self, task: str) -> None:
+        """Nobody writes the task's streams any more: the journal lets go of them."""
+        admission = self._admission
+        forget = partial(admission.house.journal.forget, family(task))
+        admission.when_durable(admission.last_seq, forget)
 
     def _wake_again(self, row: TaskRow) -> None:
         """A task that was woken while it was active has stopped: it goes on at once."""

@@ -11,7 +11,7 @@ import msgspec
 from ...storage.reader import Reader
 from ...storage.records import Row
 from ...supervision.faults import hit
-from ...supervision.lifecycle import Down, Up
+from ...supervision.lifecycle import Down, NotRunning, Up
 from ...supervision.promise import Promise
 from ...supervision.protocol import ChildFailed, ChildStarted, MayRestart
 from ...supervision.spec import ChildSpec
@@ -30,6 +30,7 @@ from ..protocol import (
     Order,
     Pause,
     Progressed,
+    Resolve,
     Resume,
     Stopped,
     Submit,
@@ -37,12 +38,13 @@ from ..protocol import (
 )
 from ..requests import Overdue, Requests
 from ..task.rows import TaskRow, Wake
-from .activation import Activation, StartAgain
+from .activation import Activation, StartAgain, TellAgain
 from .callers import Callers
 from .commands import Commands
 from .gate import Gate
 from .isolation import Isolation
 from .queue import QueueState, apply, due
+from .verdicts import Verdicts
 
 __all__ = ["Admission"]
 
@@ -76,9 +78,11 @@ class Admission(Durable[QueueState]):
         self.callers = Callers(self)
         self.activation = Activation(self, family_of)
         self.commands = Commands(self)
+        self.verdicts = Verdicts(self)
         self.gate = Gate(self)
         self.isolation = Isolation(self)
         self.drains: list[Promise] | None = None
+        self.ripe: set[str] = set()  # their time came, even if the clock was set back
 
     def fold(self, state: QueueState, event: Event) -> QueueState:
         """Fold by the rules of the queue."""
@@ -123,6 +127,8 @@ class Admission(Durable[QueueState]):
                 self.callers.wake_again(message)
             case Answer():
                 self.callers.answer(message)
+            case Resolve():
+                self.verdicts.resolve(message)
             case InboxChanged():
                 self.commands.look()
             case Enlarged(grant=grant, refusal=refusal):
@@ -144,6 +150,10 @@ class Admission(Durable[QueueState]):
                 self.activation.not_started(child.removeprefix("task/"), error)
             case StartAgain(task=task):
                 self.activation.activate(task)
+            case TellAgain(task=task):
+                self.activation.tell_again(task)
+            case Down(name=name, reason=NotRunning()) if self.system.is_running(name):
+                pass  # it was not there yet when it was watched
             case Down(name=name) if name.startswith("task/"):
                 self.activation.down(name)
             case Up(name=name):
@@ -171,7 +181,8 @@ class Admission(Durable[QueueState]):
             return
         slots = self.house.baseline.active_tasks - len(starting - active)
         held, now = frozenset(self.held), self.house.now()
-        for task in due(self.state, slots=slots, held=held, now=now):
+        ripe = frozenset(self.ripe)
+        for task in due(self.state, slots=slots, held=held, ripe=ripe, now=now):
             if task not in starting:
                 self.activation.activate(task)
 

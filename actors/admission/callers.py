@@ -13,10 +13,28 @@ from ...storage.records import Row
 from ...supervision.faults import hit
 from ...supervision.promise import Promise
 from ..errors import Misuse
-from ..events import ApprovalAnswered, Event, TaskQueued, TaskWoken
+from ..events import (
+    ApprovalAnswered,
+    EffectResolved,
+    Event,
+    TaskLeft,
+    TaskQueued,
+    TaskWoken,
+)
 from ..names import APPROVAL_ANSWERS, APPROVALS, KEYS, TASK_ROWS, TIMERS
 from ..names import task as task_name
-from ..protocol import Answer, Asked, Cancel, Order, Remind, Resume, Submit, WakeAgain
+from ..protocol import (
+    Answer,
+    Asked,
+    Cancel,
+    Order,
+    Queued,
+    Remind,
+    Resolve,
+    Resume,
+    Submit,
+    WakeAgain,
+)
 from ..task.rows import (
     COMES,
     PASSIVE,
@@ -84,6 +102,7 @@ class Callers:
             priority=task.priority,
             key=task.key,
             not_before=task.not_before,
+            parent=task.parent,
         )
         try:
             lease = admission.house.journal.acquire(stream, 0)
@@ -100,18 +119,30 @@ class Callers:
         self._answer(message, task.task)
 
     def _answer(self, message: Submit, task: str) -> None:
-        admission = self._admission
-        admission.when_durable(admission.last_seq, lambda: message.promise.set(task))
+        admission, promise = self._admission, message.promise
+        if promise is not None:
+            admission.when_durable(admission.last_seq, lambda: promise.set(task))
+        self._tell_parent(message)
+
+    def _tell_parent(self, message: Submit) -> None:
+        """Answer a parent once its sub-task is durable."""
+        admission, reply_to = self._admission, message.reply_to
+        if reply_to is not None:
+            queued = Queued(task=message.task.task)
+            admission.when_durable(admission.last_seq, lambda: reply_to.tell(queued))
 
     def _taken_before(self, message: Submit) -> None:
         """The stream exists: this was submitted before a crash, and has ended since."""
-        task = message.task.task
+        task, promise = message.task.task, message.promise
+        self._tell_parent(message)
+        if promise is None:
+            return
 
         def found(row: bytes | None) -> None:
             if row is None:
-                message.promise.fail(Misuse(f"task {task} cannot be stored"))
+                promise.fail(Misuse(f"task {task} cannot be stored"))
             else:
-                message.promise.set(task)
+                promise.set(task)
 
         self._admission.read(lambda reader: reader.row(TASK_ROWS, task), found)
 
@@ -120,7 +151,7 @@ class Callers:
         admission = self._admission
         task = message.task
         if task in admission.held:
-            admission.held.discard(task)
+            self._let_go(task)
             if admission.state.tasks[task].where in ("queued", "active"):
                 admission.activation.reactivate(task)
                 self._conclude(message, True, "it goes on")
@@ -134,6 +165,15 @@ class Callers:
             self._conclude(message, bool(events), said, *events, rows=rows)
 
         admission.with_row(task, found)
+
+    def _let_go(self, task: str) -> None:
+        """Hold a task of an earlier process, and what it waits for, no longer."""
+        admission = self._admission
+        admission.held.discard(task)
+        for name, place in admission.state.tasks.items():
+            if place.parent == task and name in admission.held:
+                self._let_go(name)
+                admission.activation.reactivate(name)
 
     def _waking(
         self, row: TaskRow, order: Literal["resume", "again"], by: str
@@ -156,13 +196,27 @@ class Callers:
         if (message.promise or message.command) and task in admission.held:
             admission.held.discard(task)  # somebody wants it to go on; no timer does
             admission.activation.reactivate(task)
+        elif message.by == "timer" and not message.command:
+            place = admission.state.tasks.get(task)
+            if place is not None and place.where == "queued":
+                admission.ripe.add(task)
         admission.with_row(
             task, lambda row: self._wake_again(message, row, "it goes on")
         )
 
+    def wake_parent(self, message: WakeAgain, row: TaskRow, left: TaskLeft) -> None:
+        """A sub-task has left; its parent looks at it, now or when it stops."""
+        self._wake_again(message, row, "", left)
+
+    def wake_resolved(
+        self, message: Resolve, row: TaskRow, said: str, event: EffectResolved, to: Row
+    ) -> None:
+        """Somebody said how an effect ended; its task looks, now or when it stops."""
+        self._wake_again(message, row, said, event, rows=[to])
+
     def _wake_again(
         self,
-        message: WakeAgain | Answer,
+        message: WakeAgain | Answer | Resolve,
         row: TaskRow,
         said: str,
         *events: Event,
@@ -171,7 +225,8 @@ class Callers:
         place = self._admission.state.tasks.get(row.task)
         woken: list[Event] = []
         more: list[Row] = []
-        if place is not None and place.where != "parked" and not place.woken:
+        asleep = place is not None and place.where != "parked" and not place.woken
+        if place is not None and asleep and place.order != "cancel":
             if row.status in PASSIVE and row.reason in COMES:
                 woken, more = self._waking(row, "again", message.by)
             # An active task looks when it stops. One that waits may have stopped
@@ -242,6 +297,10 @@ class Callers:
                 event,
                 rows=[answer_of(event)],
             )
+            # Whoever looks from now on finds the row, and reads end in their order.
+            admission.read(
+                lambda _: None, lambda _: self._answered.discard(message.approval)
+            )
             hit("approval.answered", approval.tool)
 
         def look(reader: Reader) -> tuple[bytes | None, bytes | None, bytes | None]:
@@ -296,7 +355,7 @@ class Callers:
             self._conclude(message, True, "it is to end", *woken, rows=rows)
             if active:
                 order = Order(what="cancel", by=message.by)
-                admission.house.address(task_name(task)).tell(order)
+                admission.activation.order(task, order)
                 admission.activation.reactivate(task)
 
         admission.with_row(task, found)
@@ -310,7 +369,7 @@ class Callers:
             return
         order = Order(what="pause", by=by)
         admission.activation.orders[task] = order
-        admission.house.address(task_name(task)).tell(order)
+        admission.activation.order(task, order)
         promise.set(True)
 
 
@@ -334,5 +393,7 @@ def _kind(message: Asked) -> str:
             return "extend"
         case Answer(approved=approved):
             return "approve" if approved else "reject"
+        case Resolve():
+            return "resolve"
         case _:
             return "resume"

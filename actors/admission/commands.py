@@ -19,7 +19,7 @@ from ...supervision.faults import hit
 from ..budget.account import why_not_extended
 from ..events import Amounts, CommandApplied, Event, TaskSubmitted
 from ..names import POOL, TASK_ROWS
-from ..protocol import Answer, Cancel, Enlarge, Resume, WakeAgain
+from ..protocol import Answer, Cancel, Enlarge, Resolve, Resume, WakeAgain
 from ..task.rows import TaskRow
 
 if TYPE_CHECKING:
@@ -31,11 +31,19 @@ ENDED = ("completed", "failed", "cancelled")
 
 
 class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a command says besides its kind and its task or approval."""
+    """What a command says besides its kind and its task or approval.
+
+    `amounts` is for `extend`; for `resolve` it names an attempt of an operation, and
+    says whether it `happened` and what text it gave.
+    """
 
     by: str = "somebody"
     why: str = ""
     amounts: dict[str, int] = {}
+    op: int = 0
+    attempt: int = 0
+    happened: bool | None = None
+    result: str = ""
 
 
 class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +113,19 @@ class Commands:
                     command=command.id,
                 )
                 callers.answer(answer)
+            case "resolve" if body.happened is not None:
+                resolve = Resolve(
+                    task=task,
+                    op=body.op,
+                    attempt=body.attempt,
+                    happened=body.happened,
+                    result=body.result,
+                    by=body.by,
+                    command=command.id,
+                )
+                self._admission.verdicts.resolve(resolve)
+            case "resolve":
+                self._refuse(command, "say whether it happened: true or false")
             case "cancel" | "resume" | "extend":
                 self._with_task(command, body)
             case kind:

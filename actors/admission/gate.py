@@ -63,9 +63,13 @@ class Gate:
             return
 
         def found(records: Sequence[Record]) -> None:
-            if records and records[-1].type == "RecoveryBegan":
+            now = admission.state.tasks.get(task)  # it may have slept meanwhile
+            last = records[-1] if records else None
+            if now is None or last is None or last.type != "RecoveryBegan":
+                return
+            if last.epoch <= place.epoch:
                 made = ProgressMade(task=task)
-                change = self.strike(task, place.epoch, len(records) + 1, made)
+                change = self.strike(task, now.epoch, len(records) + 1, made)
                 seq = admission.house.journal.append([change])[-1].seq
                 admission.when_durable(
                     seq, lambda: hit("recovery.progressed", place.agent)

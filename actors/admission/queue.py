@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Literal
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from ..events import (
     ApprovalAnswered,
     CommandApplied,
+    EffectResolved,
     Event,
     ProgressSeen,
     QueueReopened,
@@ -52,6 +54,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     deaths: int = 0
     struck: bool = True
     not_before: float = 0.0
+    parent: str = ""
 
     @property
     def woken(self) -> bool:
@@ -69,7 +72,8 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
 
     `openings` counts the processes that took over from one that had died, `unclean`
     those deaths in a row without progress anywhere. With `alone`, interrupted tasks
-    are recovered one at a time.
+    are recovered one at a time. `turns` says how many slots each group of unfinished
+    tasks was given, counted from where the others stood when it came.
     """
 
     version: int = 0
@@ -77,6 +81,7 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     openings: int = 0
     unclean: int = 0
     alone: bool = False
+    turns: dict[str, int] = msgspec.field(default_factory=dict)
 
     def active(self) -> list[str]:
         """The tasks that hold a slot."""
@@ -106,7 +111,11 @@ def apply(state: QueueState, event: Event) -> QueueState:
                 place=version,
                 key=event.key,
                 not_before=event.not_before or 0.0,
+                parent=event.parent,
             )
+            if event.group not in state.turns:
+                first = min(state.turns.values(), default=0)
+                state = change(state, turns={**state.turns, event.group: first})
         case TaskWoken(task=task, order=order, by=by):
             old = state.tasks[task]
             where = "active" if old.where == "active" else "queued"
@@ -120,8 +129,12 @@ def apply(state: QueueState, event: Event) -> QueueState:
                 deaths=0 if order == "resume" else old.deaths,
             )
         case TaskActivated():
+            old = state.tasks[event.task]
+            if old.where == "queued":  # else it had its slot before
+                turns = {**state.turns, old.group: state.turns[old.group] + 1}
+                state = change(state, turns=turns)
             place = change(
-                state.tasks[event.task],
+                old,
                 where="active",
                 epoch=event.epoch,
                 order=event.order,
@@ -129,6 +142,7 @@ def apply(state: QueueState, event: Event) -> QueueState:
                 since=event.since,
                 clean=False,
                 opening=state.openings,
+                not_before=0.0,  # it has come; a clock set back changes nothing
             )
         case TaskPassivated(task=task, waiting=waiting):
             old = state.tasks[task]
@@ -139,11 +153,21 @@ def apply(state: QueueState, event: Event) -> QueueState:
             place = change(
                 state.tasks[task], where="parked", lacks_agent=ends_with == REGISTER
             )
-        case ApprovalAnswered() | CommandApplied():
+        case ApprovalAnswered() | EffectResolved() | CommandApplied():
             return change(state, version=version)
         case TaskLeft(task=task):
             tasks = {name: one for name, one in state.tasks.items() if name != task}
-            return change(state, version=version, tasks=tasks, unclean=0, alone=False)
+            group, turns = state.tasks[task].group, state.turns
+            if not any(one.group == group for one in tasks.values()):
+                turns = {name: n for name, n in turns.items() if name != group}
+            return change(
+                state,
+                version=version,
+                tasks=tasks,
+                turns=turns,
+                unclean=0,
+                alone=False,
+            )
         case QueueReopened():
             return change(_reopened(state, event), version=version)
         case ProgressSeen(task=task):
@@ -172,24 +196,44 @@ def _reopened(state: QueueState, event: QueueReopened) -> QueueState:
 
 
 def due(
-    state: QueueState, *, slots: int, held: frozenset[str], now: float
+    state: QueueState,
+    *,
+    slots: int,
+    held: frozenset[str],
+    now: float,
+    ripe: frozenset[str] = frozenset(),
 ) -> list[str]:
-    """The tasks to activate now: by priority, then in order of submission.
+    """The tasks to activate now: by priority, group by group, in order of submission.
 
-    A cancelled task needs no free slot: it only winds up. `held` are left alone, and
-    those whose time has not come at second `now` since the epoch.
+    Of groups that wait with the same priority, the next slot goes to the one that was
+    given the fewest: a thousand tasks do not keep one of another group waiting. A
+    cancelled task needs no free slot: it only winds up. `held` are left alone, and
+    those whose time has not come at second `now` since the epoch; that of the `ripe`
+    ones has, whatever a clock that was set back says.
     """
     free = slots - len(state.active())
-    waiting = sorted(
-        (-one.priority, one.place, name)
+    waiting = [
+        (one.place, name)
         for name, one in state.tasks.items()
         if one.where == "queued" and name not in held
-    )
-    chosen: list[str] = []
-    for _, _, name in waiting:
-        if state.tasks[name].order == "cancel":
-            chosen.append(name)
-        elif free > 0 and state.tasks[name].not_before <= now:
-            chosen.append(name)
-            free -= 1
+    ]
+    chosen = [name for _, name in waiting if state.tasks[name].order == "cancel"]
+    if free <= 0:
+        return chosen
+    lines: dict[tuple[int, str], deque[tuple[int, str]]] = {}
+    for place, name in sorted(waiting):
+        one = state.tasks[name]
+        ready = one.not_before <= now or name in ripe
+        if ready and one.order != "cancel":
+            line = lines.setdefault((-one.priority, one.group), deque())
+            line.append((place, name))
+    turns = dict(state.turns)
+    for _ in range(free):
+        if not lines:
+            break
+        key = min(lines, key=lambda one: (one[0], turns[one[1]], lines[one][0]))
+        chosen.append(lines[key].popleft()[1])
+        turns[key[1]] += 1
+        if not lines[key]:
+            del lines[key]
     return chosen

@@ -26,6 +26,7 @@ from ..events import (
     Reserved,
     Settled,
 )
+from ..price import COST_UNIT, cost_text
 
 __all__ = [
     "AccountState",
@@ -38,11 +39,12 @@ __all__ = [
     "conserved",
     "limits_of",
     "refusal",
+    "shown",
     "subtract",
+    "unpriced",
     "why_not_extended",
 ]
 
-COST_UNIT = 10**12
 FLOORED = ("tokens", "input_tokens", "output_tokens", "cost", "model_calls")
 
 
@@ -172,18 +174,24 @@ class AccountState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an estimate was not set aside."""
+    """Why an estimate was not set aside; `requested` None: nobody knows the price."""
 
     dimension: str
     limit: int
-    requested: int
+    requested: int | None
     remaining: int
 
     def __str__(self) -> str:
-        return (
-            f"{self.dimension}: {self.requested} wanted, {self.remaining} left of "
-            f"{self.limit}"
+        wanted, left, limit = (
+            cost_text(n) if self.dimension == "cost" and n is not None else n
+            for n in (self.requested, self.remaining, self.limit)
         )
+        if wanted is None:
+            return (
+                f"{self.dimension}: the price of the call is not known, and {left} is "
+                f"left of {limit}; give the agent a price"
+            )
+        return f"{self.dimension}: {wanted} wanted, {left} left of {limit}"
 
 
 def add(left: Amounts, right: Amounts) -> Amounts:
@@ -194,6 +202,20 @@ def add(left: Amounts, right: Amounts) -> Amounts:
 def subtract(left: Amounts, right: Amounts) -> Amounts:
     """Difference by dimension, of the dimensions that stand on the left."""
     return {name: n - right.get(name, 0) for name, n in left.items()}
+
+
+def unpriced(state: AccountState, estimate: Amounts) -> Refusal | None:
+    """Refuse a model call of unknown price where cost is limited; unknown is not 0."""
+    if "cost" not in state.granted or "model_calls" not in estimate:
+        return None
+    if "cost" in estimate:
+        return None
+    return Refusal(
+        dimension="cost",
+        limit=state.granted["cost"],
+        requested=None,
+        remaining=state.available["cost"],
+    )
 
 
 def refusal(
@@ -285,6 +307,10 @@ def _settled(state: AccountState, event: Settled) -> AccountState:
     if event.book != "none":
         used = add(getattr(books, event.book), event.amounts)
         books = msgspec.structs.replace(books, **{event.book: used})
+    for book, amounts in event.beside.items():
+        available = subtract(available, amounts)
+        used = add(getattr(books, book), amounts)
+        books = msgspec.structs.replace(books, **{book: used})
     return msgspec.structs.replace(
         state, available=available, reserved=reserved, books=books
     )
@@ -311,7 +337,7 @@ def shown(amounts: Amounts) -> dict[str, Any]:
     tools: dict[str, int] = {}
     for name, value in amounts.items():
         if name == "cost":
-            plain["cost"] = str(Decimal(value) / COST_UNIT)
+            plain["cost"] = cost_text(value)
         elif name == "milliseconds":
             plain["seconds"] = value / 1000
         elif name.startswith("tool:"):

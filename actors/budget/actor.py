@@ -7,7 +7,15 @@ from typing import Any
 from ...supervision.address import Address
 from ...supervision.lifecycle import Down, Up
 from ..durable import Durable, Folded
-from ..events import AccountClosed, Event, GrantTaken, Held, Reserved, Settled
+from ..events import (
+    AccountClosed,
+    Amounts,
+    Event,
+    GrantTaken,
+    Held,
+    Reserved,
+    Settled,
+)
 from ..house import House
 from ..names import POOL
 from ..protocol import (
@@ -26,7 +34,8 @@ from ..protocol import (
     StatementReply,
 )
 from ..requests import Overdue, Requests
-from .account import AccountState, alerts, apply, refusal
+from .account import AccountState, alerts, apply, refusal, unpriced
+from .share import portion
 
 __all__ = ["Account"]
 
@@ -104,31 +113,50 @@ class Account(Durable[AccountState]):
             self._waiting.append(message)
             return
         op, attempt = message.op, message.attempt
-        refused = None
-        if f"{op}#{attempt}" not in self.state.reserved:
-            refused = refusal(
-                self.state, message.amounts, floor=self.house.baseline.floor
-            )
+        refused, amounts = None, message.amounts
+        floor = self.house.baseline.floor
+        aside = self.state.reserved.get(f"{op}#{attempt}")
+        if aside is not None:
+            amounts = aside.amounts
+        else:
+            if message.share is not None:
+                amounts = portion(self.state, amounts, message.share, floor=floor)
+            refused = refusal(self.state, amounts, floor=floor)
+            if self.house.unknown_price == "refuse":
+                refused = unpriced(self.state, amounts) or refused
             if refused is None:
                 self.append(
                     Reserved(
                         op=op,
                         attempt=attempt,
                         book=message.book,
-                        amounts=message.amounts,
+                        amounts=amounts,
                     )
                 )
-        message.reply_to.tell(ReserveReply(op=op, attempt=attempt, refusal=refused))
+        given: Amounts = {}
+        if message.share is not None:
+            own, limited = message.amounts, {*self.state.granted, *message.share}
+            given = {
+                name: n - own.get(name, 0)
+                for name, n in amounts.items()
+                if name in limited
+            }
+        message.reply_to.tell(
+            ReserveReply(op=op, attempt=attempt, refusal=refused, given=given)
+        )
 
     def _settle(self, message: Settle) -> None:
         aside = self.state.reserved.get(f"{message.op}#{message.attempt}")
         if aside is not None:
             amounts = aside.amounts if message.amounts is None else message.amounts
+            if message.fill and message.amounts is not None:
+                amounts = {**aside.amounts, **amounts}
             settled = Settled(
                 op=message.op,
                 attempt=message.attempt,
                 book=message.book or aside.book,
                 amounts={} if message.book == "none" else amounts,
+                beside=message.beside,
             )
             self.append(settled)
             rung = alerts(self.state, threshold=self.house.baseline.alert)

@@ -38,12 +38,16 @@ class _Looked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits, what is out with tasks or used by ended ones, grants of live tasks."""
+    """Limits, what is out with tasks or used by ended ones, grants of live tasks.
+
+    The grants in `passed` are within the grant of another task, and not out once more.
+    """
 
     version: int = 0
     limits: Amounts = msgspec.field(default_factory=dict)
     out: Amounts = msgspec.field(default_factory=dict)
     grants: dict[str, dict[str, Amounts]] = msgspec.field(default_factory=dict)
+    passed: tuple[str, ...] = ()
 
 
 def apply_pool(state: PoolState, event: Event) -> PoolState:
@@ -53,20 +57,23 @@ def apply_pool(state: PoolState, event: Event) -> PoolState:
     match event:
         case PoolOpened(limits=limits):
             return change(state, version=version, limits=limits)
-        case Granted(grant=grant, task=task, amounts=amounts):
+        case Granted(grant=grant, task=task, amounts=amounts, parent=parent):
             mine = {**state.grants.get(task, {}), grant: amounts}
             return change(
                 state,
                 version=version,
-                out=add(state.out, amounts),
+                out=state.out if parent else add(state.out, amounts),
                 grants={**state.grants, task: mine},
+                passed=(*state.passed, grant) if parent else state.passed,
             )
         case GrantReturned(task=task, amounts=amounts):
             grants = {
                 name: given for name, given in state.grants.items() if name != task
             }
             out = {name: n - amounts.get(name, 0) for name, n in state.out.items()}
-            return change(state, version=version, out=out, grants=grants)
+            ended = state.grants.get(task, {})
+            passed = tuple(grant for grant in state.passed if grant not in ended)
+            return change(state, version=version, out=out, grants=grants, passed=passed)
     raise TypeError(f"{type(event).__name__} does not belong to a pool")
 
 
@@ -110,10 +117,10 @@ class Pool(Durable[PoolState]):
     def handle(self, message: Any) -> None:
         """Grant, enlarge, tell, take back; each is safe to ask for twice."""
         match message:
-            case Allocate(task=task, amounts=amounts, reply_to=reply_to):
+            case Allocate(task=task, reply_to=reply_to):
                 refusal = None
                 if f"{task}/first" not in self.state.grants.get(task, {}):
-                    refusal = self._grant(task, f"{task}/first", amounts)
+                    refusal = self._grant_first(message)
                 reply_to.tell(Allocated(task=task, refusal=refusal))
             case Enlarge():
                 self._look(message)
@@ -128,15 +135,41 @@ class Pool(Durable[PoolState]):
                 reply_to.tell(GrantBack(task=task))
 
     def _take_back(self, message: ReturnGrant) -> None:
-        """What is left, and whole what was granted when the account had closed."""
+        """What is left, and whole what was granted when the account had closed.
+
+        What a sub-task leaves of its parent's grant stays with its parent.
+        """
+        mine = self.state.grants[message.task]
         amounts = message.amounts
-        for grant, given in self.state.grants[message.task].items():
-            if grant not in message.taken:
+        if any(grant in self.state.passed for grant in mine):
+            ours = self._ours(mine, message.taken)
+            amounts = {name: min(n, ours.get(name, 0)) for name, n in amounts.items()}
+        for grant, given in mine.items():
+            if grant not in message.taken and grant not in self.state.passed:
                 amounts = add(amounts, given)
         self.append(
             GrantReturned(task=message.task, amounts=amounts),
             rows=[Row(space=RETURNED, key=message.task, value=b"true")],
         )
+
+    def _ours(self, grants: dict[str, Amounts], taken: tuple[str, ...]) -> Amounts:
+        """The sum of what an account took of this pool's own grants."""
+        total: Amounts = {}
+        for grant, given in grants.items():
+            if grant in taken and grant not in self.state.passed:
+                total = add(total, given)
+        return total
+
+    def _grant_first(self, message: Allocate) -> str | None:
+        task, parent = message.task, message.parent
+        grant = f"{task}/first"
+        if not parent:
+            return self._grant(task, grant, message.amounts)
+        granted = Granted(
+            grant=grant, task=task, amounts=message.amounts, parent=parent
+        )
+        self.append(granted)
+        return None
 
     def _look(self, message: Enlarge) -> None:
         """See first whether the task has given all back: nothing would come again."""

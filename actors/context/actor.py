@@ -1,8 +1,7 @@
-"""The actor that builds requests: it keeps the scratch blocks of the running step."""
+"""The actor that builds requests, off the task's turns."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from ...supervision.actor import Actor
@@ -10,8 +9,9 @@ from ..agent import Agent
 from ..errors import ContextBudgetError
 from ..house import House
 from ..model import ModelRequest
-from ..protocol import Assemble, Built, Remember, Reset
+from ..protocol import Assemble, Built
 from .layers import Block
+from .measure import copied
 from .render import TaskView, render_moving, render_recovery, render_task_stable
 from .shrink import assemble_shrinking
 
@@ -36,24 +36,16 @@ def request_blocks(
 
 
 class Context(Actor):
-    """Holds what can be built again; a restart begins with an empty scratch."""
+    """Keeps nothing: a request is built from what it is asked with."""
 
     def __init__(self, house: House, agent: Agent) -> None:
         super().__init__()
         self.house = house
         self.agent = agent
-        self.scratch: list[Block] = []
-
-    def started(self) -> None:
-        """Begin empty: the task says what belongs in scratch."""
 
     def receive(self, message: Any) -> None:
-        """Remember blocks, build requests."""
+        """Build requests."""
         match message:
-            case Reset():
-                self.scratch = []
-            case Remember(block=block):
-                self.scratch.append(block)
             case Assemble():
                 message.reply_to.tell(self._build(message))
 
@@ -64,7 +56,7 @@ class Context(Actor):
             layer.instructions, message.view, recovery=message.recovery
         )
         tools = [] if message.recovery else layer.tools
-        scratch = [] if message.recovery else self.scratch
+        scratch = [] if message.recovery else message.scratch
         try:
             made = assemble_shrinking(
                 fixed,
@@ -87,11 +79,9 @@ class Context(Actor):
                 characters=0,
                 error=str(error),
             )
-        start = made.window.start
-        self.scratch = [block for block in self.scratch if block.id >= start]
         request = ModelRequest(
-            messages=copy.deepcopy(made.messages),
-            tools=copy.deepcopy(made.tools),
+            messages=copied(made.messages),
+            tools=copied(made.tools),
             max_output_tokens=rules.output_tokens,
             timeout=rules.model_timeout,
         )

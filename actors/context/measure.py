@@ -25,6 +25,8 @@ __all__ = [
 
 JSON = TypeVar("JSON")
 
+_ATOMS = frozenset({str, int, float, bool, type(None)})
+
 # One encoder for all calls: json.dumps builds a new one for each call with options.
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
@@ -48,9 +50,20 @@ def canonical(value: Any) -> str:
 def copied(value: JSON) -> JSON:
     """Return a deep copy; `ContextBudgetError` where it is nested too deeply."""
     try:
-        return copy.deepcopy(value)
+        found: JSON = _copied(value)
     except RecursionError as error:
         raise ContextBudgetError("request is nested too deeply") from error
+    return found
+
+
+def _copied(value: Any) -> Any:
+    # `deepcopy` takes ten times as long, and each request is copied whole, twice.
+    kind = type(value)
+    if kind is dict:
+        return {name: _copied(item) for name, item in value.items()}
+    if kind is list:
+        return [_copied(item) for item in value]
+    return value if kind in _ATOMS else copy.deepcopy(value)
 
 
 def characters(value: Any) -> int:

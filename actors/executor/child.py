@@ -42,10 +42,11 @@ def main(arguments: Sequence[str]) -> None:
     try:
         answer: Answer | Raised = perform(call, answers)
     except BaseException as error:
+        said = call.declared.of(error)
         answer = Raised(
             error=told(error),
-            status=classify(error, call.effect),
-            not_sent=surely_not_sent(error),
+            status=said or classify(error, call.effect),
+            not_sent=surely_not_sent(error) if said is None else said == "failed",
         )
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BaseException):

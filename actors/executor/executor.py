@@ -15,10 +15,10 @@ import msgspec
 
 from ...supervision.dispatch import Dispatcher
 from ...supervision.faults import hit
-from ..outcomes import classify, surely_not_sent
+from ..outcomes import classify, surely_not_sent, turned_away
 from .beat import BEAT_PERIOD, BEATS_MISSED, Beat
 from .loop import Loop, run_inline
-from .work import Key, Outcome, Run, Work, told
+from .work import Key, Outcome, Run, Work, evidence, told
 
 __all__ = ["ABANDONED_LIMIT", "Executor", "Key", "Outcome", "Work"]
 
@@ -344,6 +344,7 @@ class Executor:
             work=work,
             name=run.work.name,
             status=outcome.status,
+            detail=evidence(outcome),
         )
 
     def _next(self, run: Run) -> None:
@@ -380,6 +381,7 @@ class Executor:
             status="unknown" if ending else classify(error, run.work.effect),
             error=told(error),
             started=ending or not surely_not_sent(error),
+            turned_away=turned_away(error),
             seconds=self._seconds(run),
         )
 

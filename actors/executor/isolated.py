@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from ..outcomes import NotSent, Outcome, RaisedElsewhere
+from ..outcomes import Declared, NotSent, Outcome, RaisedElsewhere
 from ..tool import EffectClass
 
 __all__ = [
@@ -57,6 +57,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float
     fence: str
     memory: int | None
+    declared: Declared = Declared()
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):

@@ -11,10 +11,11 @@ from ...supervision.dispatch import Timer
 from ..outcomes import RaisedElsewhere
 from ..tool import EffectClass
 
-__all__ = ["Key", "Outcome", "Run", "Work", "told"]
+__all__ = ["Key", "Outcome", "Run", "Work", "evidence", "told"]
 
 Key: TypeAlias = tuple[str, str]
 ERROR_LIMIT = 2_000  # characters
+EVIDENCE = 200  # characters of what came too late
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +23,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     `status` is ``unknown`` where the deadline passed or a connection was lost.
     `seconds` is how long it ran; `started` False means that it surely did not run,
-    `refused` that this runtime did not let it, `late` that its time was over first.
+    `refused` that this runtime did not let it, `late` that its time was over first,
+    `turned_away` that the service did not read what it was asked.
     """
 
     key: Key
@@ -33,6 +35,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     refused: bool = False
     late: bool = False
+    turned_away: bool = False
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,3 +109,8 @@ def told(error: BaseException) -> str:
         text = "(its text could not be made)"
     shown = f"{type(error).__name__}: {text}"[:ERROR_LIMIT]
     return shown.encode("utf-8", "replace").decode()  # no lone surrogates
+
+
+def evidence(outcome: Outcome) -> str:
+    """What came too late to move anything, for the log: its error or its result."""
+    return str(outcome.error or getattr(outcome.value, "text", ""))[:EVIDENCE]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from ...storage.records import blob_digest
+from ...storage.records import Draft, Lease, Row, blob_digest
 from ...supervision.faults import hit
 from ...supervision.lifecycle import Down, Up
 from ..agent import Agent
@@ -16,6 +17,7 @@ from ..executor.executor import Outcome
 from ..house import House
 from ..names import account
 from ..protocol import (
+    Consult,
     Hold,
     Perform,
     Performed,
@@ -30,11 +32,14 @@ from ..protocol import (
 from ..requests import Overdue, Requests
 from .door import Door, Ended
 from .entry import Entry, LedgerState, apply
-from .resolve import ProbeAgain, Probed, Resolver
+from .keys import Keyed, KeyRead, Keys
+from .resolve import ProbeAgain, Probed, Resolver, VerdictRead
+from .rows import rows_of
 from .work import Answered, Returned, used
 
 __all__ = ["Ledger"]
 
+SURELY_NOT = ("probe", "person", "recovery")  # whose `failed` says it did not run
 PREVIEW = 1_000  # characters of a result that went to a blob
 
 
@@ -54,11 +59,23 @@ class Ledger(Durable[LedgerState]):
         self.requests = Requests(self)
         self.wanted: dict[int, Perform] = {}
         self.door = Door(self)
+        self.keys = Keys(self)
         self.resolver = Resolver(self)
 
     def fold(self, state: LedgerState, event: Event) -> LedgerState:
         """Fold by the rules of entries."""
         return apply(state, event)
+
+    def append(
+        self,
+        *events: Event,
+        rows: Sequence[Row] = (),
+        blobs: Sequence[bytes] = (),
+        also: Sequence[tuple[Lease, Sequence[Draft]]] = (),
+    ) -> int:
+        """Append, with the rows that others look up."""
+        changed = rows_of(self.task, self.state, events)
+        return super().append(*events, rows=[*rows, *changed], blobs=blobs, also=also)
 
     def loaded(self, folded: Folded) -> None:
         """Decide what each pending attempt of an earlier incarnation is now."""
@@ -93,6 +110,14 @@ class Ledger(Durable[LedgerState]):
                 reply_to.tell(Recalled(entries=tuple(mine)))
             case Probed():
                 self.resolver.probed(message)
+            case VerdictRead():
+                self.resolver.read(message)
+            case Keyed():
+                self.keys.keyed(message)
+            case KeyRead():
+                self.keys.read(message)
+            case Consult():
+                self.resolver.consult()
             case ProbeAgain(op=op, attempt=attempt):
                 self.resolver.again(op, attempt)
             case Up(name=name):
@@ -150,32 +175,40 @@ class Ledger(Durable[LedgerState]):
         )
         change = msgspec.structs.replace
         if outcome.status != "completed":
-            if not outcome.started or outcome.status == "unknown":
+            if not outcome.started:
                 return base, ()
             spent = used(entry.kind, entry.name, outcome.seconds)
+            if outcome.status == "unknown" or (
+                entry.kind == "model" and not outcome.turned_away
+            ):
+                base = change(base, source="unknown")  # it ran without figures
             return change(base, usage=spent), ()
         value = outcome.value
         if isinstance(value, Answered):
-            spent = used(entry.kind, entry.name, outcome.seconds, value.usage)
+            price = self.agent.price
+            spent = used(entry.kind, entry.name, outcome.seconds, value.usage, price)
             source = value.usage.source
             return change(base, usage=spent, source=source, result=value.text), ()
         assert isinstance(value, Returned)
         spent = used(entry.kind, entry.name, outcome.seconds)
-        body = value.text.encode()
-        if len(body) <= self.house.baseline.big_value:
-            made = change(base, usage=spent, result=value.text, anchors=value.anchors)
-            return made, ()
-        digest, preview = self.big(value.text)
+        result, digest, blobs = self.kept(entry.name, value.text)
         made = change(
-            base, usage=spent, result=preview, blob=digest, anchors=value.anchors
+            base, usage=spent, result=result, blob=digest, anchors=value.anchors
         )
-        return made, (body,)
+        return made, blobs
 
-    def big(self, text: str) -> tuple[str, str]:
-        """The digest of a result too big for a record, and what stands in its place."""
-        digest = blob_digest(text.encode())
+    def kept(self, tool: str, text: str) -> tuple[str, str, tuple[bytes, ...]]:
+        """What a record shows of a tool's result; with digest and blob if it is cut."""
+        known = self.agent.tools.get(tool)
+        most = known.max_result if known else None
+        body = text.encode()
+        small = len(body) <= self.house.baseline.big_value
+        if small and (most is None or len(text) <= most):
+            return text, "", ()
+        digest = blob_digest(body)
+        shown = text[: most or PREVIEW].encode()[: self.house.baseline.big_value]
         note = f"\n(cut: the whole result has {len(text)} characters, SHA-256 {digest})"
-        return digest, text[:PREVIEW] + note
+        return shown.decode("utf-8", "ignore") + note, digest, (body,)
 
     def _cut_off(self, entry: Entry) -> None:
         self.append(
@@ -197,19 +230,23 @@ class Ledger(Durable[LedgerState]):
         match entry.status:
             case "completed" | "failed":
                 book = None if entry.usage else "none"
-                self.settle(entry, book, entry.usage)
+                self.settle(entry, book, entry.usage, fill=entry.source == "unknown")
             case "unknown":
                 hold = Hold(op=entry.op, attempt=entry.attempt)
                 self.house.address(account(self.task)).tell(hold)
                 self.resolver.resolve(entry)
 
-    def settle(self, entry: Entry, book: Any, amounts: Any) -> None:
+    def settle(
+        self, entry: Entry, book: Any, amounts: Any, *, fill: bool = False
+    ) -> None:
         """Have the account settle an attempt; the answer lets the task know."""
         message = Settle(
             op=entry.op,
             attempt=entry.attempt,
             book=book,
             amounts=amounts,
+            fill=fill,
+            beside=entry.beside,
             reply_to=self.address,
         )
         key = ("settle", entry.op, entry.attempt)
@@ -224,7 +261,7 @@ class Ledger(Durable[LedgerState]):
         hit("effect.settled", entry.name)
         again = entry.cut_off and (
             entry.status == "unknown"
-            or (entry.by in ("probe", "recovery") and entry.status == "failed")
+            or (entry.by in SURELY_NOT and entry.status == "failed")
         )
         self.answer(entry, again=again or self.resolver.may_repeat(entry))
 

@@ -10,9 +10,18 @@ from ...supervision.faults import hit
 from ..context.measure import canonical
 from ..events import EffectRecorded, EffectRegistered
 from ..executor.executor import Outcome, Work
-from ..protocol import Perform
+from ..protocol import Given, Perform
 from ..tool import Tool, ToolContext
-from .entry import Entry, approval_id, effect_key, find_same, request_id
+from .entry import (
+    Earlier,
+    approval_id,
+    caller_key,
+    earlier_of,
+    effect_key,
+    failures,
+    find_same,
+    request_id,
+)
 from .work import model_work, tool_work
 
 if TYPE_CHECKING:
@@ -60,41 +69,112 @@ class Door:
         """Register a tool call and run it; or refuse it, or answer from the record."""
         ledger = self._ledger
         tool = ledger.agent.tools.get(wanted.name)
+        if wanted.limited:
+            self.refuse(wanted, wanted.limited)
+            return
         if tool is None:
             known = ", ".join(sorted(ledger.agent.tools)) or "none"
-            self._refuse(wanted, f"there is no tool {wanted.name!r}; tools: {known}")
+            self.refuse(wanted, f"there is no tool {wanted.name!r}; tools: {known}")
             return
         try:
             values = tool.parse(wanted.arguments)
             arguments = canonical(msgspec.to_builtins(values))
         except (ValueError, TypeError, RecursionError) as error:
-            self._refuse(wanted, str(error))
+            self.refuse(wanted, str(error))
             return
         if wanted.rejected:
-            self._refuse(wanted, wanted.rejected, by="person")
+            self.refuse(wanted, wanted.rejected, by="person")
             return
         if not self._approved(tool, wanted):
-            self._refuse(wanted, "nobody approved this call with these arguments")
+            self.refuse(wanted, "nobody approved this call with these arguments")
+            return
+        if tool.delegates:
+            assert wanted.given is not None
+            self._give(wanted, tool, arguments, wanted.given)
+            return
+        if tool.key is not None:
+            ledger.keys.find(wanted, tool, values, arguments)
             return
         occurrence = wanted.occurrence if tool.repeat else 0
         if tool.effect == "read":
             occurrence = wanted.op
         key = effect_key(ledger.task, wanted.step, tool.name, arguments, occurrence)
         same = find_same(ledger.state, key, wanted.op)
-        if same is not None and same.status == "completed":
-            self._reuse(wanted, same, key)
-            return
-        if same is not None and same.open:
-            state = "running" if same.status == "pending" else "in doubt"
-            self._refuse(
+        earlier = None if same is None else earlier_of(same)
+        self._unless_made(wanted, tool, values, arguments, key, earlier)
+
+    def named(
+        self,
+        wanted: Perform,
+        tool: Tool,
+        values: dict[str, Any],
+        arguments: str,
+        name: str,
+        earlier: Earlier | None,
+    ) -> None:
+        """Go on with a call whose effect its caller named."""
+        key = caller_key(self._ledger.task, tool.name, name)
+        self._unless_made(wanted, tool, values, arguments, key, earlier, name)
+
+    def _unless_made(
+        self,
+        wanted: Perform,
+        tool: Tool,
+        values: dict[str, Any],
+        arguments: str,
+        key: str,
+        earlier: Earlier | None,
+        name: str = "",
+    ) -> None:
+        """Answer from the record of the same effect, refuse the call, or make it."""
+        if earlier is not None and earlier.status == "completed":
+            self._reuse(wanted, tool, earlier, key)
+        elif earlier is not None and earlier.status != "failed":
+            state = "is running"
+            if earlier.status == "unknown":
+                state = "may have run and is being checked"
+            self.refuse(
                 wanted,
-                f"the same call (operation {same.op}) is {state}; it is not made twice",
+                f"the same call (operation {earlier.op}) {state}; it is not made twice",
             )
-            return
+        elif used_up := self._used_up(wanted, tool, arguments):
+            self.refuse(wanted, used_up)
+        else:
+            self._make(wanted, tool, values, arguments, key, name)
+
+    def _used_up(self, wanted: Perform, tool: Tool, arguments: str) -> str:
+        """Why a call that failed before is not made again, or nothing (B82)."""
+        ledger = self._ledger
+        if tool.repeat:
+            return ""
+        rules = ledger.house.baseline
+        limit = {
+            "query": rules.query_retries,
+            "generate": rules.model_retries,
+            "downstream": rules.downstream_retries,
+        }[tool.kind]
+        failed = failures(ledger.state, tool.name, arguments, wanted.since)
+        if failed <= limit:
+            return ""
+        return (
+            f"this call failed {failed} times in this step and is not made again "
+            f"({tool.kind}: {limit} retries); change it, or do without"
+        )
+
+    def _make(
+        self,
+        wanted: Perform,
+        tool: Tool,
+        values: dict[str, Any],
+        arguments: str,
+        key: str,
+        name: str,
+    ) -> None:
+        ledger = self._ledger
         timeout = tool.timeout or ledger.house.baseline.tool_timeout
         not_after = ledger.house.now() + timeout
         registered = self._registration(
-            wanted, tool.effect, key, not_after, arguments=arguments
+            wanted, tool.effect, key, not_after, arguments=arguments, named=name
         )
         context = ToolContext(
             request_id=registered.request_id,
@@ -126,6 +206,7 @@ class Door:
         *,
         arguments: str = "",
         reused: int | None = None,
+        named: str = "",
     ) -> EffectRegistered:
         return EffectRegistered(
             op=wanted.op,
@@ -142,6 +223,8 @@ class Door:
             parent=wanted.parent,
             reused=reused,
             approval=wanted.approval,
+            named=named,
+            model=self._ledger.agent.model.name if wanted.kind == "model" else "",
         )
 
     def _approved(self, tool: Tool, wanted: Perform) -> bool:
@@ -165,8 +248,11 @@ class Door:
 
         ledger.when_durable(seq, flushed)
 
-    def _refuse(
-        self, wanted: Perform, error: str, by: Literal["door", "person"] = "door"
+    def refuse(
+        self,
+        wanted: Perform,
+        error: str,
+        by: Literal["door", "person", "recovery"] = "door",
     ) -> None:
         """Record a call that the door does not let out; it costs nothing."""
         ledger = self._ledger
@@ -189,13 +275,41 @@ class Door:
         )
         ledger.decide(ledger.state.entries[wanted.op])
 
-    def _reuse(self, wanted: Perform, same: Entry, key: str) -> None:
+    def _give(self, wanted: Perform, tool: Tool, arguments: str, given: Given) -> None:
+        """Record what a sub-task brought, and what of it is to be paid here."""
+        ledger = self._ledger
+        key = effect_key(
+            ledger.task, wanted.step, tool.name, arguments, wanted.occurrence
+        )
+        now = ledger.house.now()
+        result, blob, blobs = ledger.kept(tool.name, given.text)
+        done = given.status == "completed"
+        beside = {"unknown": given.books.unknown, "recovery": given.books.recovery}
+        ledger.append(
+            self._registration(wanted, tool.effect, key, now, arguments=arguments),
+            EffectRecorded(
+                op=wanted.op,
+                attempt=wanted.attempt,
+                status=given.status,
+                by="subtask",
+                result=result if done else "",
+                blob=blob if done else "",
+                error="" if done else given.text,
+                usage=given.books.spent,
+                beside={book: used for book, used in beside.items() if used},
+            ),
+            blobs=blobs if done else (),
+        )
+        hit("effect.recorded", tool.name)
+        ledger.decide(ledger.state.entries[wanted.op])
+
+    def _reuse(self, wanted: Perform, tool: Tool, same: Earlier, key: str) -> None:
         """Answer from the record of the same effect, and mark it so (B37)."""
         ledger = self._ledger
         ledger.append(
             self._registration(
                 wanted,
-                same.effect,
+                tool.effect,
                 key,
                 ledger.house.now(),
                 arguments=same.arguments,

@@ -15,11 +15,15 @@ from ..context.measure import canonical
 from ..events import Amounts, EffectProbed, EffectRecorded, EffectRegistered, Event
 
 __all__ = [
+    "Earlier",
     "Entry",
     "LedgerState",
     "apply",
     "approval_id",
+    "caller_key",
+    "earlier_of",
     "effect_key",
+    "failures",
     "find_same",
     "request_id",
 ]
@@ -45,12 +49,16 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     parent: int = 0
     reused: int | None = None
     approval: str = ""
+    named: str = ""
+    model: str = ""
     status: Literal["pending", "completed", "failed", "unknown"] = "pending"
     by: str = ""
     result: str = ""
     blob: str = ""
     error: str = ""
     usage: Amounts = msgspec.field(default_factory=dict)
+    beside: dict[str, Amounts] = msgspec.field(default_factory=dict)
+    source: Literal["reported", "estimated", "unknown"] = "reported"
     anchors: dict[str, str] = msgspec.field(default_factory=dict)
     probes: int = 0
     cut_off: bool = False  # by a crash, not by its own deadline
@@ -59,6 +67,27 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     def open(self) -> bool:
         """Neither completed nor failed."""
         return self.status in ("pending", "unknown")
+
+
+class Earlier(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of another call of the same effect."""
+
+    op: int
+    arguments: str
+    status: Literal["pending", "completed", "failed", "unknown"]
+    result: str = ""
+    blob: str = ""
+
+
+def earlier_of(entry: Entry) -> Earlier:
+    """An entry, as another call of the same effect looks at it."""
+    return Earlier(
+        op=entry.op,
+        arguments=entry.arguments,
+        status=entry.status,
+        result=entry.result,
+        blob=entry.blob,
+    )
 
 
 class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +106,27 @@ def effect_key(task: str, step: str, tool: str, arguments: str, occurrence: int)
     """
     text = canonical([KEY_VERSION, task, step, tool, arguments, occurrence])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def caller_key(task: str, tool: str, name: str) -> str:
+    """Name an effect as its caller does: task, tool, and the caller's own key."""
+    text = canonical([KEY_VERSION, "key", task, tool, name])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def failures(state: LedgerState, tool: str, arguments: str, op: int) -> int:
+    """How often this call failed in the step, in operations from `op` on (B82).
+
+    Counted are those that ran, not what the door refused. An effect of which a person
+    said that it did not happen may be made again.
+    """
+    return sum(
+        entry.op >= op
+        and (entry.name, entry.arguments) == (tool, arguments)
+        and entry.status == "failed"
+        and entry.by in ("run", "probe")
+        for entry in state.entries.values()
+    )
 
 
 def request_id(key: str) -> str:
@@ -121,6 +171,8 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
                 blob=event.blob,
                 error=event.error,
                 usage=event.usage,
+                beside=event.beside,
+                source=event.source,
                 anchors=event.anchors,
                 cut_off=state.entries[event.op].cut_off or event.by == "recovery",
             )

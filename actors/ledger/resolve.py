@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ..events import EffectProbed, EffectRecorded
+from ...storage.reader import Reader
+from ..events import EffectProbed, EffectRecorded, EffectResolved
 from ..executor.executor import Outcome
+from ..names import VERDICTS, effect
 from ..tool import CannotTell, DidNotHappen, Happened
 from .entry import Entry
 from .work import as_text, probe_work, used
@@ -15,9 +17,10 @@ from .work import as_text, probe_work, used
 if TYPE_CHECKING:
     from .actor import Ledger
 
-__all__ = ["ProbeAgain", "Probed", "Resolver"]
+__all__ = ["ProbeAgain", "Probed", "Resolver", "VerdictRead"]
 
 REFUSED = 1.0  # seconds until a probe that was not let out is asked again
+LONGEST_PAUSE = 60.0  # seconds between two looks at a worker that still runs
 REPEATS = 3  # of an idempotent effect whose outcome stays unknown
 
 
@@ -31,10 +34,20 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProbeAgain(msgspec.Struct, frozen=True, kw_only=True):
-    """It is time to ask the probe of an attempt once more."""
+    """It is time to ask the probe of an attempt, or to ask it once more."""
 
     op: int
     attempt: int
+
+
+class VerdictRead(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in the store of a person's word on an attempt, if anything does."""
+
+    incarnation: int
+    op: int
+    attempt: int
+    then: Literal["decide", "probe", "wait"]
+    found: bytes | BaseException | None
 
 
 class Resolver:
@@ -43,7 +56,9 @@ class Resolver:
     A read is repeated. An idempotent effect is sent again with its key, three times at
     most. A `once` effect is probed: an absence is believed only `settle` seconds after
     its worker is known to have ended, and never while the worker lives. Without a
-    probe, or without a word from it, a person is asked.
+    probe, or without a word from it, a person is asked. The word of a person decides
+    at any time, and is looked for first; but no absence is believed, whoever says so,
+    while the worker lives.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -65,20 +80,93 @@ class Resolver:
         """Begin, or go on, with deciding an unknown attempt."""
         ledger = self._ledger
         if entry.effect == "read" or self.may_repeat(entry):
-            ledger.settle(entry, "unknown", None)
+            ledger.settle(entry, "unknown", entry.usage or None, fill=True)
             return
+        self._look(entry, "decide")
+
+    def consult(self) -> None:
+        """A person may have said how an unknown attempt ended."""
+        for entry in self._ledger.state.entries.values():
+            if entry.status == "unknown" and entry.effect != "read":
+                self._look(entry, "wait")
+
+    def again(self, op: int, attempt: int) -> None:
+        """The pause before a question is over."""
+        entry = self._ledger.state.entries.get(op)
+        if entry is not None and entry.attempt == attempt and entry.status == "unknown":
+            self._look(entry, "probe")
+
+    def _look(self, entry: Entry, then: Literal["decide", "probe", "wait"]) -> None:
+        """Read what a person said of this attempt; go on with `then` if nobody did."""
+        ledger = self._ledger
+        address, incarnation = ledger.address, ledger.incarnation
+        key, op, attempt = effect(ledger.task, entry.op), entry.op, entry.attempt
+
+        def read(reader: Reader) -> bytes | None:
+            return reader.row(VERDICTS, key)
+
+        def done(found: bytes | BaseException | None) -> None:
+            address.tell(
+                VerdictRead(
+                    incarnation=incarnation,
+                    op=op,
+                    attempt=attempt,
+                    then=then,
+                    found=found,
+                )
+            )
+
+        ledger.house.journal.read(read, done)
+
+    def read(self, message: VerdictRead) -> None:
+        """Take a person's word, or go on without one."""
+        ledger = self._ledger
+        if message.incarnation != ledger.incarnation:
+            return
+        if isinstance(message.found, BaseException):
+            raise message.found
+        entry = ledger.state.entries.get(message.op)
+        if (
+            entry is None
+            or entry.attempt != message.attempt
+            or entry.status != "unknown"
+        ):
+            return
+        if message.found is not None:
+            said = msgspec.json.decode(message.found, type=EffectResolved)
+            if said.attempt == entry.attempt:
+                self._said(entry, said, message.then)
+                return
+        if message.then == "decide":
+            self._ask(entry)
+        elif message.then == "probe":
+            self._probe(entry)
+
+    def _said(self, entry: Entry, said: EffectResolved, then: str) -> None:
+        if said.happened or not self._worker_lives(entry):
+            who = said.by or "somebody"
+            self._decided(entry, happened=said.happened, result=said.result, who=who)
+        elif then == "probe" or (entry.op, entry.attempt) not in self._asking:
+            self._asking.add((entry.op, entry.attempt))
+            self._await_worker(entry)
+
+    def _await_worker(self, entry: Entry) -> None:
+        wait = min(2.0**entry.probes, LONGEST_PAUSE)
+        self._later(entry, "its worker still runs, whatever a person says", wait)
+
+    def _ask(self, entry: Entry) -> None:
+        """Ask the probe, in its time; or a person, where there is none."""
+        ledger = self._ledger
         tool = ledger.agent.tools.get(entry.name)
         if tool is None or tool.probe is None:
             ledger.answer(entry, ask=True)
         elif (entry.op, entry.attempt) not in self._asking:
             self._asking.add((entry.op, entry.attempt))
-            self._probe(entry)
-
-    def again(self, op: int, attempt: int) -> None:
-        """The pause between two questions is over."""
-        entry = self._ledger.state.entries.get(op)
-        if entry is not None and entry.attempt == attempt and entry.status == "unknown":
-            self._probe(entry)
+            if tool.probe_after and not entry.probes:
+                again = ProbeAgain(op=entry.op, attempt=entry.attempt)
+                ledger.after(tool.probe_after, again)
+            else:
+                self._probe(entry)
 
     def probed(self, message: Probed) -> None:
         """Weigh what the probe said."""
@@ -109,10 +197,15 @@ class Resolver:
                 said = message.outcome.error or f"answered {type(verdict).__name__}"
                 self._unsure(entry, said)
 
+    def _worker_lives(self, entry: Entry) -> bool:
+        ledger = self._ledger
+        key = ledger.work_key(entry.op, entry.attempt)
+        return ledger.house.executor.worker_lives(key)
+
     def _probe(self, entry: Entry) -> None:
         ledger = self._ledger
         house = ledger.house
-        if house.executor.worker_lives(ledger.work_key(entry.op, entry.attempt)):
+        if self._worker_lives(entry):
             self._unsure(entry, "its worker still runs")
             return
         self._ended_at.setdefault(entry.op, house.monotonic())
@@ -139,24 +232,25 @@ class Resolver:
         tool = self._ledger.agent.tools[entry.name]
         return self._ended_at[entry.op] + tool.settle
 
-    def _decided(self, entry: Entry, *, happened: bool, result: str) -> None:
+    def _decided(
+        self, entry: Entry, *, happened: bool, result: str, who: str = ""
+    ) -> None:
+        """Record how an attempt ended, by the word of `who` or of the probe."""
         ledger = self._ledger
         self._asking.discard((entry.op, entry.attempt))
-        blobs: tuple[bytes, ...] = ()
-        blob = ""
-        if happened and len(result.encode()) > ledger.house.baseline.big_value:
-            blobs = (result.encode(),)
-            blob, result = ledger.big(result)
+        result, blob, blobs = ledger.kept(entry.name, result)
+        absent = f"{who} says so" if who else "the probe found nothing"
         ledger.append(
             EffectRecorded(
                 op=entry.op,
                 attempt=entry.attempt,
                 status="completed" if happened else "failed",
-                by="probe",
+                by="person" if who else "probe",
                 result=result,
                 blob=blob,
-                error="" if happened else "surely not done: the probe found nothing",
+                error="" if happened else f"surely not done: {absent}",
                 usage=used(entry.kind, entry.name, 0.0) if happened else {},
+                who=who,
             ),
             blobs=blobs,
         )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from ..agent import Agent
-from ..context.measure import canonical
+from ..context.measure import canonical, copied
 from ..events import Amounts
 from ..executor.executor import Outcome, Work
 from ..executor.isolated import Call, IsolatedRun
+from ..executor.work import told
 from ..model import ModelReply, ModelRequest, Usage
+from ..outcomes import RaisedElsewhere
+from ..price import Price, cost_of
 from ..tool import Effect, Tool, ToolContext
 from .entry import Entry
 
@@ -21,6 +24,7 @@ __all__ = [
     "Answered",
     "Returned",
     "as_text",
+    "charged",
     "model_work",
     "probe_work",
     "tokens",
@@ -68,13 +72,15 @@ def tool_work(
         return Returned(text=as_text(value), anchors=dict(context.anchors))
 
     async def call_async() -> Returned:
-        return returned(await tool.invoke(values, context))
+        with _declared(tool):
+            return returned(await tool.invoke(values, context))
 
     def call() -> Returned:
         if isolated is not None:
             answer = isolated.run()
             return Returned(text=answer.text, anchors=answer.anchors)
-        return returned(tool.invoke(values, context))
+        with _declared(tool):
+            return returned(tool.invoke(values, context))
 
     on_loop = tool.is_async and isolated is None
     return Work(
@@ -92,6 +98,20 @@ def tool_work(
     )
 
 
+@contextmanager
+def _declared(tool: Tool) -> Iterator[None]:
+    """Classify what is raised inside where the tool says how."""
+    try:
+        yield
+    except Exception as error:
+        status = tool.declared.of(error)
+        if status is None:
+            raise
+        raise RaisedElsewhere(
+            told(error), status=status, not_sent=status == "failed"
+        ) from error
+
+
 def _isolated(tool: Tool, arguments: str, context: ToolContext) -> IsolatedRun:
     call = Call(
         module=tool.function.__module__,
@@ -102,6 +122,7 @@ def _isolated(tool: Tool, arguments: str, context: ToolContext) -> IsolatedRun:
         deadline=context.deadline,
         fence=context.fence,
         memory=tool.memory,
+        declared=tool.declared,
     )
     return IsolatedRun(call, context.log)
 
@@ -119,13 +140,18 @@ def model_work(
 
     async def call() -> Answered:
         # A copy, for the model's code to change: usage is estimated from ours.
-        reply = await agent.model.complete(copy.deepcopy(request))
+        theirs = msgspec.structs.replace(
+            request, messages=copied(request.messages), tools=copied(request.tools)
+        )
+        reply = await agent.model.complete(theirs)
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model answered {type(reply).__name__}, no ModelReply")
+        usage = usage_of(request, reply)
+        reply = msgspec.structs.replace(reply, usage=usage)
         text = msgspec.json.encode(reply).decode()
         if len(text.encode()) > RESULT_LIMIT:
             raise ValueError(f"the model answered {len(text)} characters of JSON")
-        return Answered(text=text, usage=usage_of(request, reply))
+        return Answered(text=text, usage=usage)
 
     return Work(
         key=key,
@@ -194,7 +220,8 @@ def usage_of(request: ModelRequest, reply: ModelReply) -> Usage:
     """What a call used: as reported, or estimated from characters and marked so."""
     usage = reply.usage
     text = reply.content or ""
-    if usage is not None and (usage.input_tokens or usage.output_tokens or not text):
+    silent = not (text or reply.tool_calls)
+    if usage is not None and _sound(usage) and (usage.output_tokens or silent):
         return usage
     written = len(text) + sum(len(call.arguments) for call in reply.tool_calls)
     return Usage(
@@ -204,19 +231,40 @@ def usage_of(request: ModelRequest, reply: ModelReply) -> Usage:
     )
 
 
+def _sound(usage: Usage) -> bool:
+    counts = (usage.input_tokens, usage.output_tokens, usage.cached_input_tokens)
+    return all(type(count) is int and count >= 0 for count in counts)
+
+
 def tokens(text: str) -> int:
     """Estimate tokens from above: a third of the bytes, so that CJK counts whole."""
     return -(-len(text.encode("utf-8", "surrogatepass")) // CHARACTERS_A_TOKEN)
 
 
-def used(kind: str, name: str, seconds: float, usage: Usage | None = None) -> Amounts:
+def used(
+    kind: str,
+    name: str,
+    seconds: float,
+    usage: Usage | None = None,
+    price: Price | None = None,
+) -> Amounts:
     """The amounts of one attempt that ran."""
     spent: Amounts = {"milliseconds": round(seconds * 1000)}
     if kind == "tool":
         return {**spent, "tool_calls": 1, f"tool:{name}": 1}
-    spent["model_calls"] = 1
-    if usage is not None:
-        spent["input_tokens"] = usage.input_tokens
-        spent["output_tokens"] = usage.output_tokens
-        spent["tokens"] = usage.input_tokens + usage.output_tokens
-    return spent
+    if usage is None:
+        return {**spent, "model_calls": 1}
+    return {**spent, **charged(usage, price)}
+
+
+def charged(usage: Usage, price: Price | None) -> Amounts:
+    """The amounts of one model call; without a price its cost is left open."""
+    amounts: Amounts = {
+        "model_calls": 1,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "tokens": usage.input_tokens + usage.output_tokens,
+    }
+    if price is not None:
+        amounts["cost"] = cost_of(price, usage)
+    return amounts

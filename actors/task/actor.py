@@ -21,16 +21,16 @@ from ..events import (
     TaskResumed,
 )
 from ..house import House
-from ..names import ADMISSION, context
+from ..names import ADMISSION
 from ..protocol import (
     Built,
     Closed,
     Order,
     Performed,
     Progressed,
+    Queued,
     Recalled,
     ReserveReply,
-    Reset,
     StatementReply,
     Verified,
 )
@@ -43,6 +43,7 @@ from .parting import Parting
 from .pipeline import Pipeline
 from .rows import COMES, Wake, task_row
 from .state import Op, TaskState, apply
+from .subtasks import Subtasks, SubtasksFound
 
 __all__ = ["Task"]
 
@@ -66,6 +67,7 @@ class Task(Durable[TaskState]):
         self.requests = Requests(self)
         self.operations = Operations(self)
         self.approvals = Approvals(self)
+        self.subtasks = Subtasks(self)
         self.judging = Judging(self)
         self.pipeline = Pipeline(self)
         self.parting = Parting(self)
@@ -84,6 +86,7 @@ class Task(Durable[TaskState]):
             self.parting.leave("ended", self.last_seq)
             return
         self.approvals.begin()
+        self.subtasks.look()
         ordered = state.pause is None or self.wake.since > state.pause.epoch
         if self.wake.order == "cancel" and not state.cancelled_by:
             self.append(CancelRequested(by=self.wake.by))
@@ -130,6 +133,10 @@ class Task(Durable[TaskState]):
                 self.approvals.gated(message)
             case AnswersFound():
                 self.approvals.found(message)
+            case SubtasksFound():
+                self.subtasks.found(message)
+            case Queued(task=child):
+                self.subtasks.queued(child)
             case Judged():
                 self.judging.judged(message)
             case TryAgain():
@@ -143,6 +150,7 @@ class Task(Durable[TaskState]):
             case Up(name=name):
                 self.requests.up(name)
                 if name == ADMISSION:
+                    self.subtasks.admission_is_up()
                     self.wake.told = min(self.wake.told, self.state.recoveries - 1)
             case Overdue(key=key):
                 self.requests.overdue(key)
@@ -199,9 +207,12 @@ class Task(Durable[TaskState]):
                 self.end_step(command.status, command.reason, again=command.again)
             case next_.Abandon(op=op):
                 self._abandon(self.state.ops[op])
+            case next_.CancelSubtask(op=op):
+                self.under_way.discard(command)
+                self.subtasks.cancel(self.state.ops[op])
             case next_.StopFor():
                 self.under_way.discard(command)
-                if not (command.reason == "approval" and self.approvals.looking):
+                if not (self.approvals.looking or self.subtasks.unsettled):
                     self.parting.stopping = command
             case next_.Close(status=status, reason=reason):
                 self.parting.decide_outcome(status, reason)
@@ -270,12 +281,16 @@ class Task(Durable[TaskState]):
     def _abandon(self, op: Op) -> None:
         if op.op in self.operations.sent:
             return  # under way: its outcome is waited for
+        doubt = op.doubt or op.op in self.operations.in_doubt
+        reason = "cancelled before it was started (not_started)"
+        if doubt:
+            reason = "cancelled; it may have run, and nobody could tell"
         self.append(
             ActionObserved(
                 op=op.op,
                 attempt=op.attempt,
-                status="failed",
-                reason="cancelled before it was started (not_started)",
+                status="unknown" if doubt else "failed",
+                reason=reason,
             ),
             rows=self.approvals.dropped(op),
         )
@@ -284,7 +299,6 @@ class Task(Durable[TaskState]):
         """Begin with an empty scratch: a step starts, ends, or is rebuilt."""
         self.operations.forget()
         self.pipeline.operations = ()
-        self.house.address(context(self.id)).tell(Reset())
 
     def _tell_progress(self) -> None:
         if self.state.progressed and self.state.recoveries > self.wake.told:

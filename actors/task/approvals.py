@@ -181,8 +181,7 @@ class Approvals:
         now = task.house.now()
         waiting = [op for op in task.state.open_ops() if op.gate == "waiting"]
         if any(op.due <= now for op in waiting):
-            task.parting.gone_on("timer")
-            task.parting.gone_on("approval")
+            task.parting.gone_on("approval", "timer", "subtask")
 
     def look(self) -> None:
         """Read the answers to what is open, behind all appends so far."""
@@ -226,7 +225,7 @@ class Approvals:
             )
             status = "approved" if answer.approved else "rejected"
             task.append(taken, rows=self._closed(op, status))
-            task.parting.gone_on("approval")
+            task.parting.gone_on("approval", "timer", "subtask")
 
     def dropped(self, op: Op) -> list[Row]:
         """The row of a wait that nobody need end any more, if there is one."""

@@ -17,6 +17,7 @@ from .state import Op, TaskState
 __all__ = [
     "Abandon",
     "AskModel",
+    "CancelSubtask",
     "Close",
     "Command",
     "Conclude",
@@ -78,6 +79,12 @@ class Abandon(msgspec.Struct, frozen=True, tag=True):
     attempt: int
 
 
+class CancelSubtask(msgspec.Struct, frozen=True, tag=True):
+    """The task is cancelled: so is what it handed on; its end is waited for."""
+
+    op: int
+
+
 class Judge(msgspec.Struct, frozen=True, tag=True):
     """Have acceptance judge the answer of the running step."""
 
@@ -120,6 +127,7 @@ class Conclude(msgspec.Struct, frozen=True, tag=True):
 
 Command: TypeAlias = (
     Abandon
+    | CancelSubtask
     | Rebuild
     | VerifyEffects
     | Declare
@@ -187,8 +195,17 @@ def _recover(state: TaskState, declarations: int) -> tuple[Command, ...]:
 
 def _cancel(state: TaskState) -> tuple[Command, ...]:
     if opened := state.open_ops():
-        return tuple(Abandon(op.op, op.attempt) for op in opened)
+        return tuple(_let_go(op) for op in opened)
     return (Close("cancelled", f"cancelled by {state.cancelled_by}"),)
+
+
+def _let_go(op: Op) -> Command:
+    match op.gate:
+        case "delegated":
+            return CancelSubtask(op.op)
+        case "returned":  # what it has used is still to be booked
+            return Drive(op.op, op.attempt)
+    return Abandon(op.op, op.attempt)
 
 
 def _drives(ops: list[Op], now: float) -> tuple[Command, ...]:
@@ -196,13 +213,16 @@ def _drives(ops: list[Op], now: float) -> tuple[Command, ...]:
 
 
 def _waits(op: Op, now: float) -> bool:
-    return op.gate == "asked" or (op.gate == "waiting" and op.due > now)
+    return op.gate in ("asked", "delegated") or (op.gate == "waiting" and op.due > now)
 
 
 def _wait(ops: list[Op]) -> Command:
-    """Nothing else can run: wait for whoever has to approve these, or for the time."""
-    asked = [op for op in ops if op.gate == "asked"]
-    return _approval(asked) if asked else _timer(ops)
+    """Nothing else can run: wait for a person, for sub-tasks, or for the time."""
+    if asked := [op for op in ops if op.gate == "asked"]:
+        return _approval(asked)
+    if handed := [op.child for op in ops if op.gate == "delegated"]:
+        return StopFor("subtask", f"sub-task {', '.join(handed)}", "its end")
+    return _timer(ops)
 
 
 def _timer(ops: list[Op]) -> Command:

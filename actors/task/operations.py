@@ -15,29 +15,30 @@ import msgspec
 
 from ...storage.records import blob_digest
 from ...supervision.faults import hit
-from ..context.layers import Window
+from ..context.layers import Block, Window
 from ..events import (
     ActionObserved,
+    Amounts,
     CallModel,
     CallTool,
     DecisionMade,
     RequestBuilt,
 )
 from ..ledger.entry import Entry
-from ..ledger.work import tokens
-from ..model import ModelReply, ModelRequest
-from ..names import account, context, ledger
+from ..ledger.work import charged, tokens
+from ..model import ModelReply, ModelRequest, Usage
+from ..names import account, context, effect, ledger
 from ..protocol import (
     Assemble,
     Built,
     Perform,
     Performed,
-    Remember,
     Replied,
     Reserve,
     ReserveReply,
 )
 from .decide import StopFor
+from .limits import Limits
 from .recovery import exchange, view_of
 from .state import Op
 
@@ -66,7 +67,10 @@ class Operations:
         self._requests: dict[int, ModelRequest] = {}
         self.replies: dict[int, ModelReply] = {}
         self.results: dict[int, str] = {}
+        self._scratch: list[Block] = []
+        self._limits = Limits(task, self)
         self.sent: set[int] = set()
+        self.in_doubt: set[int] = set()  # may have run, by the record
 
     # ── out ──────────────────────────────────────────────────────────────────────
 
@@ -77,6 +81,8 @@ class Operations:
         settled by now, and a second one would be charged too.
         """
         if op.op in self.sent or not self._task.approvals.passes(op):
+            return
+        if not self._task.subtasks.passes(op):
             return
         if op.tries:
             wait = RETRY_FIRST * 2 ** (op.tries - 1)
@@ -89,7 +95,13 @@ class Operations:
         if isinstance(op.action, CallModel):
             self._assemble(op, op.action)
         else:
-            self._reserve(op, {"tool_calls": 1, f"tool:{op.action.tool}": 1})
+            self._reserve(op, self.own(op), self._task.subtasks.share(op))
+
+    @staticmethod
+    def own(op: Op) -> Amounts:
+        """What a tool call uses by being made."""
+        assert isinstance(op.action, CallTool)
+        return {"tool_calls": 1, f"tool:{op.action.tool}": 1}
 
     def _assemble(self, op: Op, action: CallModel) -> None:
         task = self._task
@@ -97,6 +109,7 @@ class Operations:
             op=op.op,
             attempt=op.attempt,
             view=view_of(task.state, task.pipeline.operations),
+            scratch=tuple(self._scratch),
             recovery=action.purpose == "declare",
             window=Window() if action.purpose == "declare" else task.state.window,
             reply_to=task.address,
@@ -132,22 +145,17 @@ class Operations:
             ),
             blobs=() if fixed == task.state.fixed else (body,),
         )
+        self._scratch = [
+            block for block in self._scratch if block.id >= message.window.start
+        ]
         request = message.request
         self._requests[op.op] = request
         text = msgspec.json.encode([request.messages, request.tools]).decode()
         wanted = tokens(text)
-        reply = request.max_output_tokens
-        self._reserve(
-            op,
-            {
-                "model_calls": 1,
-                "input_tokens": wanted,
-                "output_tokens": reply,
-                "tokens": wanted + reply,
-            },
-        )
+        most = Usage(input_tokens=wanted, output_tokens=request.max_output_tokens)
+        self._reserve(op, charged(most, task.agent.price))
 
-    def _reserve(self, op: Op, amounts: dict[str, int]) -> None:
+    def _reserve(self, op: Op, amounts: Amounts, share: Amounts | None = None) -> None:
         task = self._task
         declare = isinstance(op.action, CallModel) and op.action.purpose == "declare"
         message = Reserve(
@@ -156,6 +164,7 @@ class Operations:
             book="recovery" if declare else "spent",
             amounts=amounts,
             reply_to=task.address,
+            share=share,
         )
         to = task.house.address(account(task.id))
         task.requests.send(("reserve", op.op, op.attempt), to, message)
@@ -168,9 +177,17 @@ class Operations:
         if not task.requests.answered(key) or op is None or not op.open:
             return
         if message.refusal is not None:
-            task.parting.stop_for(StopFor("budget", str(message.refusal), "extend"), op)
-            return
-        hit("task.reserved", task.subject(op))
+            self._limits.refuse(op, message.refusal)
+        else:
+            hit("task.reserved", task.subject(op))
+            if task.subtasks.share(op) is None:
+                self._send(op)
+            else:
+                task.subtasks.start(op, message.given)
+        self._limits.look(op)
+
+    def _send(self, op: Op) -> None:
+        task = self._task
         self.sent.add(op.op)
         request = self._requests.pop(op.op, None)
         to = task.house.address(ledger(task.id))
@@ -204,6 +221,8 @@ class Operations:
             parent=action.parent,
             approval=op.approval if op.gate == "approved" else "",
             rejected=op.rejected,
+            since=self._task.state.anew,
+            given=self._task.subtasks.given(op.op),
         )
 
     # ── back ─────────────────────────────────────────────────────────────────────
@@ -218,9 +237,12 @@ class Operations:
             return
         self.sent.discard(op.op)
         if message.ask:
-            detail = f"{task.subject(op)} (operation {op.op}) may have happened"
-            task.parting.stop_for(StopFor("unknown_effect", detail, "resolve"), op)
-        elif message.again:
+            self._ask(op)
+            return
+        if op.op in self.in_doubt:
+            self.in_doubt.discard(op.op)
+            task.parting.gone_on("unknown_effect")
+        if message.again:
             self._append_again(op, outcome, retry=False)
         elif isinstance(op.action, CallTool):
             self._observe_tool(op, op.action, outcome)
@@ -228,6 +250,14 @@ class Operations:
             self._observe_reply(op, op.action, outcome)
         else:
             self._observe_trouble(op, outcome)
+
+    def _ask(self, op: Op) -> None:
+        """Wait for a person: an outcome is unknown, and nobody else can tell."""
+        task = self._task
+        self.in_doubt.add(op.op)
+        detail = f"{task.subject(op)} (operation {op.op}) may have happened"
+        ends = f"resolve {effect(task.id, op.op)}"
+        task.parting.stop_for(StopFor("unknown_effect", detail, ends), op)
 
     def _append_again(self, op: Op, outcome: Replied, *, retry: bool) -> None:
         self._task.append(
@@ -251,6 +281,7 @@ class Operations:
 
     def _observe_tool(self, op: Op, action: CallTool, outcome: Replied) -> None:
         self.results[op.op] = told(outcome)
+        self._task.subtasks.observed(op.op)
         failed = outcome.status != "completed"
         reason = f"{action.tool}: {outcome.error}" if failed else ""
         self._task.append(
@@ -302,8 +333,10 @@ class Operations:
 
     def recall(self, entries: Sequence[Entry], until: int) -> None:
         """Take back from the record what belongs to the exchange after `until`."""
-        open_ops = {op.op for op in self._task.state.open_ops()}
+        open_ops = {op.op: op.attempt for op in self._task.state.open_ops()}
         for entry in entries:
+            if entry.status == "unknown" and open_ops.get(entry.op) == entry.attempt:
+                self.in_doubt.add(entry.op)
             if entry.kind == "model" and entry.status == "completed":
                 self.hold(entry.op, entry.result)
             elif entry.status == "pending" or entry.op in open_ops:
@@ -324,6 +357,7 @@ class Operations:
         """A step ended: nothing of its exchanges is needed any more."""
         self.replies.clear()
         self.results.clear()
+        self._scratch.clear()
 
     def _remember_exchange(self, parent: int) -> None:
         """Once all calls of a reply are observed, put the exchange into scratch."""
@@ -344,16 +378,15 @@ class Operations:
         block = exchange(
             parent, msgspec.structs.replace(reply, tool_calls=calls), results
         )
-        task.house.address(context(task.id)).tell(Remember(block=block))
+        self._scratch.append(block)
 
     def remember_answer(self, op: int) -> None:
         """Put a refused answer into scratch, so that the model sees what it said."""
-        task = self._task
         reply = self.replies.pop(op, None)
         if reply is None or not (reply.content or "").strip():
             return
         block = exchange(op, reply, [])
-        task.house.address(context(task.id)).tell(Remember(block=block))
+        self._scratch.append(block)
 
 
 def told(outcome: Replied | Entry) -> str:
@@ -362,6 +395,8 @@ def told(outcome: Replied | Entry) -> str:
         case "completed":
             if outcome.by == "record":
                 return f"(from the record: this call was made before)\n{outcome.result}"
+            if outcome.by == "person":
+                return f"(a person says that this happened)\n{outcome.result}"
             return outcome.result
         case "failed":
             return f"error: {outcome.error}"

@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...supervision.faults import hit
 from ..events import CancelRequested, TaskClosed, TaskClosing, TaskPaused
-from ..names import ADMISSION, account
-from ..protocol import CloseAccount, Closed, Order, Statement, StatementReply, Stopped
+from ..names import ADMISSION, account, ledger
+from ..protocol import (
+    CloseAccount,
+    Closed,
+    Consult,
+    Order,
+    Statement,
+    StatementReply,
+    Stopped,
+)
 from .decide import Abandon, Drive, StopFor
 from .rows import ended_row, paused_row
 from .state import Op
@@ -42,9 +50,9 @@ class Parting:
             command = Drive(op.op, op.attempt), Abandon(op.op, op.attempt)
             self._task.under_way.difference_update(command)
 
-    def gone_on(self, reason: str) -> None:
-        """What the task was about to pause for has come."""
-        if self.stopping is not None and self.stopping.reason == reason:
+    def gone_on(self, *reasons: str) -> None:
+        """Something that the task was about to pause for has come."""
+        if self.stopping is not None and self.stopping.reason in reasons:
             self.stopping = None
 
     def ordered(self, order: Order) -> None:
@@ -62,7 +70,9 @@ class Parting:
                     self.stop_for(StopFor("operator", order.by, "resume"))
             case "answer":
                 task.approvals.look()
+                task.subtasks.look()
                 task.approvals.time_has_come()
+                task.house.address(ledger(task.id)).tell(Consult())
             case "drain":
                 self.draining = True
 

@@ -32,6 +32,8 @@ COMES = (
     "approval",
     "budget",
     "timer",
+    "subtask",
+    "unknown_effect",
 )  # pauses that end when something comes
 
 PASSIVE = ("paused", "waiting")  # statuses of rows of tasks that stopped on their own
@@ -49,6 +51,7 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     group: str = ""
     priority: int = 0
+    parent: str = ""
     reason: str = ""
     detail: str = ""
     ends_with: str = ""
@@ -116,6 +119,7 @@ def task_row(task: TaskSubmitted, status: str, **fields: Any) -> Row:
         goal=task.goal[:200],
         group=task.group,
         priority=task.priority,
+        parent=task.parent,
         status=status,
         **fields,
     )
@@ -153,10 +157,10 @@ def answer_of(answered: ApprovalAnswered) -> Row:
 
 def paused_row(state: TaskState, paused: TaskPaused, books: Books) -> Row:
     """The row of a task that waits."""
-    # Waiting for the time is no stop: nobody can end it, and nobody need to.
+    # Waiting for the time, or for a sub-task, is no stop: nobody need end it.
     return task_row(
         state.task,
-        "waiting" if paused.reason == "timer" else "paused",
+        "waiting" if paused.reason in ("timer", "subtask") else "paused",
         reason=paused.reason,
         detail=paused.detail,
         ends_with=paused.ends_with,

@@ -9,6 +9,7 @@ import msgspec
 from ..context.layers import Window
 from ..events import (
     ActionObserved,
+    Amounts,
     AnswerRefused,
     ApprovalAsked,
     ApprovalTaken,
@@ -24,6 +25,8 @@ from ..events import (
     RequestBuilt,
     StepEnded,
     StepStarted,
+    SubtaskEnded,
+    SubtaskStarted,
     TaskClosed,
     TaskClosing,
     TaskPaused,
@@ -47,10 +50,22 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
     status: Literal["open", "completed", "failed", "unknown"] = "open"
     tries: int = 0  # failed attempts of a model call
+    doubt: bool = False  # an attempt may have run, and was made again undecided
     approval: str = ""
-    gate: Literal["", "asked", "approved", "rejected", "waiting", "rested"] = ""
+    gate: Literal[
+        "",
+        "asked",
+        "approved",
+        "rejected",
+        "waiting",
+        "rested",
+        "delegated",
+        "returned",
+    ] = ""
     rejected: str = ""  # by whom, and why
     due: float = 0.0  # second since the epoch that it waits for
+    child: str = ""  # the sub-task that it is
+    amounts: Amounts = msgspec.field(default_factory=dict)  # of its money
 
     @property
     def open(self) -> bool:
@@ -120,6 +135,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     recoveries: int = 0
     progressed: bool = True  # since the last recovery began
     retries: int = 0
+    anew: int = 0  # failures of earlier operations are forgiven
     outcome: TaskClosing | None = None
     fixed: str = ""  # the layer that the newest request began with
 
@@ -179,6 +195,14 @@ def apply(state: TaskState, event: Event) -> TaskState:
         case TimerFired(op=op):
             rested = change(state.ops[op], gate="rested")
             return change(state, ops={**state.ops, op: rested})
+        case SubtaskStarted(op=op, child=child, amounts=amounts):
+            begun = change(
+                state.ops[op], gate="delegated", child=child, amounts=amounts
+            )
+            return change(state, ops={**state.ops, op: begun})
+        case SubtaskEnded(op=op):
+            returned = change(state.ops[op], gate="returned")
+            return change(state, ops={**state.ops, op: returned})
         case ApprovalTaken():
             return _answered(state, event)
         case CancelRequested(by=by):
@@ -221,6 +245,7 @@ def _resumed(state: TaskState, event: TaskResumed) -> TaskState:
         status="running",
         pause=None,
         retries=0,
+        anew=min((op.op for op in state.open_ops()), default=state.next_op),
         ops={n: change(op, tries=0) for n, op in state.ops.items()},
         steps=tuple(
             change(step, deadline=deadline)
@@ -277,7 +302,10 @@ def _observed(state: TaskState, event: ActionObserved) -> TaskState:
     op = state.ops[event.op]
     tries = op.tries + (event.status != "completed" and event.retry)
     if event.again:
-        op = msgspec.structs.replace(op, attempt=event.attempt + 1, tries=tries)
+        doubt = op.doubt or event.status == "unknown"
+        op = msgspec.structs.replace(
+            op, attempt=event.attempt + 1, tries=tries, doubt=doubt
+        )
     else:
         op = msgspec.structs.replace(op, status=event.status, tries=tries)
     steps, answer = state.steps, state.answer

@@ -18,16 +18,22 @@ from ...supervision.lifecycle import Up
 from ..house import House
 from ..names import ADMISSION, TIMER_ROWS
 from ..protocol import Remind, WakeAgain
+from ..requests import BACKSTOP
 from ..task.rows import TimerRow
 
 __all__ = ["Timers"]
 
 LONGEST = 3600.0  # seconds; the clock may be set meanwhile
+SHORTEST = 0.001  # seconds; the clock may run slower than the time waited
 
 
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int
     rows: list[TimerRow] | BaseException
+
+
+class _LookAgain(msgspec.Struct, frozen=True, kw_only=True):
+    """Who was woken may not have heard it: then its row is still there."""
 
 
 class _Ring(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,8 +43,8 @@ class _Ring(msgspec.Struct, frozen=True, kw_only=True):
 class Timers(Actor):
     """Tells admission which task's time has come.
 
-    Whatever is not sure to have been heard is told again when admission comes up: the
-    rows are read anew then.
+    Whatever is not sure to have been heard is told again, some time later and when
+    admission comes up: the rows are read anew then.
     """
 
     ready_when_started = False
@@ -48,6 +54,7 @@ class Timers(Actor):
         self.house = house
         self._waiting: list[tuple[float, str]] = []  # a heap
         self._rings_at = 0.0
+        self._looks_again = False
         self._is_up = False
 
     def started(self) -> None:
@@ -87,6 +94,9 @@ class Timers(Actor):
                     heapq.heappush(self._waiting, (at, task))
             case Up(name=name) if name == ADMISSION:
                 self._read()
+            case _LookAgain():
+                self._looks_again = False
+                self._read()
             case _Ring():
                 self._rings_at = 0.0
         self._tell_due()
@@ -97,9 +107,12 @@ class Timers(Actor):
         while self._waiting and self._waiting[0][0] <= now:
             _, task = heapq.heappop(self._waiting)
             admission.tell(WakeAgain(task=task, by="timer"))
+            if not self._looks_again:
+                self._looks_again = True
+                self.after(BACKSTOP, _LookAgain())
         if not self._waiting:
             return
         at = min(self._waiting[0][0], now + LONGEST)
         if not self._rings_at or at < self._rings_at:
             self._rings_at = at
-            self.after(at - now, _Ring())
+            self.after(max(at - now, SHORTEST), _Ring())

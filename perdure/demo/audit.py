@@ -143,8 +143,9 @@ def budget_ok(events: list[Event]) -> bool:
                     return False
                 settled.add(key)
                 available.update(aside.pop(key))
-                available.subtract(amounts)
-                spent.update(amounts)
+                for paid in (amounts, *body["beside"].values()):
+                    available.subtract(paid)
+                    spent.update(paid)
             case "AccountClosed":
                 left = {name: available[name] for name in granted}
                 if (

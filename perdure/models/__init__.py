@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..actors.model import Model, ModelReply, ModelRequest, ToolCall, Usage
 from ..actors.outcomes import NotSent, ServiceTrouble
 from .openai import OpenAIModel
+from .prices import published_price
 from .scripted import Scripted
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "ServiceTrouble",
     "ToolCall",
     "Usage",
+    "published_price",
 ]

@@ -51,9 +51,14 @@ class _Choice(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
 
 
+class _Details(msgspec.Struct, frozen=True):
+    cached_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct, frozen=True):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
 
 
 class _Completion(msgspec.Struct, frozen=True):
@@ -220,7 +225,10 @@ def _usage(request: ModelRequest, reply: ModelReply, reported: _Usage) -> Usage:
     read = reported.prompt_tokens
     written = reported.completion_tokens
     if read and (written or (written == 0 and not said_something)):
-        return Usage(input_tokens=read, output_tokens=written)
+        cached = (reported.prompt_tokens_details or _Details()).cached_tokens or 0
+        return Usage(
+            input_tokens=read, output_tokens=written, cached_input_tokens=cached
+        )
     return Usage(
         input_tokens=read or estimate_input(request),
         output_tokens=written or estimate_output(reply),

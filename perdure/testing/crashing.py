@@ -15,18 +15,13 @@ import msgspec
 from ..actors.agent import Agent
 from ..actors.budget.account import Budget
 from ..result import Result
-from ..runtime import Runtime
-from ..storage.memory import MemoryBackend, MemoryStore
 from ..supervision.faults import FaultPlan, installed
 from ..supervision.simulation import SimulatedDispatcher
+from .trial import NO_PROBE, UNLIKE, Job, Trial, completed
 
 __all__ = ["CrashReport", "Finding", "crash_everywhere"]
 
 POINTS = ("journal.flush.after", "effect.executed")
-UNLIKE = (
-    "the world is not as an undisturbed run leaves it: its repetition is not safe as "
-    "declared"
-)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,21 +85,19 @@ def crash_everywhere(
 
     Raises AssertionError when the undisturbed run does not complete.
     """
-    undisturbed = _Run(agent, goal, inputs, budget, reset, seed).until(None)
-    if undisturbed.result.status != "completed":
-        raise AssertionError(
-            f"without a kill it does not complete: {undisturbed.result}"
-        )
-    left = world() if world is not None else None
+    job = Job(
+        agent=agent, goal=goal, inputs=inputs, budget=budget, reset=reset, world=world
+    )
+    undisturbed = _Run(job, seed).until(None)
+    left = job.left()
     found: dict[tuple[str, str], list[int]] = {}
     kills = 0
     for place in range(1, undisturbed.passed + 1, every):
-        run = _Run(agent, goal, inputs, budget, reset, seed).until(place)
+        run = _Run(job, seed).until(place)
         kills += 1
         for key in run.faults(undisturbed):
             found.setdefault(key, []).append(place)
-        stands = run.result.status == "completed"
-        if stands and world is not None and world() != left:
+        if run.result.status == "completed" and job.left() != left:
             found.setdefault((run.killed_in, UNLIKE), []).append(place)
     findings = tuple(
         Finding(tool=tool, what=what, kill=places[0], times=len(places))
@@ -113,42 +106,23 @@ def crash_everywhere(
     return CrashReport(undisturbed=undisturbed.result, kills=kills, findings=findings)
 
 
-class _Quiet:
-    """A log that keeps nothing: hundreds of runs would drown the caller's."""
-
-    def bind(self, **_fields: Any) -> _Quiet:
-        return self
-
-    def log(self, _level: int, _event: str, **_fields: Any) -> None:
-        return
-
-
 class _Run:
     """One run of the task, killed at most once."""
 
     result: Result
 
-    def __init__(
-        self,
-        agent: Agent,
-        goal: str,
-        inputs: Mapping[str, Any] | None,
-        budget: Budget | None,
-        reset: Callable[[], None] | None,
-        seed: int,
-    ) -> None:
-        if reset is not None:
-            reset()
+    def __init__(self, job: Job, seed: int) -> None:
         self.passed = 0
         self.killed_in = ""
-        self._agent = agent
-        self._submission: dict[str, Any] = {"inputs": inputs, "budget": budget}
-        self._goal = goal
+        self._trial = Trial(job)
         self._seed = seed
-        self._store = MemoryStore()
 
     def until(self, place: int | None) -> _Run:
-        """Run to the stop; with a place, lose the process there and go on."""
+        """Run to the stop; with a place, lose the process there and go on.
+
+        Raises AssertionError where it was not killed and does not complete.
+        """
+        trial = self._trial
         dispatcher = SimulatedDispatcher(self._seed)
         killed = False
 
@@ -158,39 +132,22 @@ class _Run:
                 self.passed += 1
                 if self.passed == place:
                     killed = True
-                    named = subject in self._agent.tools
+                    named = subject in trial.job.agent.tools
                     self.killed_in = subject if named else ""
 
         with installed(FaultPlan((), observe)):
-            runtime = self._open(dispatcher)
-            dispatcher.run(until=lambda: killed or self._stopped(runtime))
+            trial.open(dispatcher)
+            dispatcher.run(until=lambda: killed or trial.stopped())
         if killed:
-            dispatcher.halt()
-            self._store.cut()
+            trial.die()
             again = SimulatedDispatcher(self._seed + 1, clock=dispatcher.clock)
-            runtime = self._open(again)
-            again.run(until=lambda: self._stopped(runtime))
-        result = runtime.result(self._task)
+            trial.open(again)
+            again.run(until=trial.stopped)
+        trial.close()
+        result = trial.final if killed else completed(trial)
         assert result is not None
         self.result = result
-        runtime.close()
         return self
-
-    def _open(self, dispatcher: SimulatedDispatcher) -> Runtime:
-        runtime = Runtime(
-            MemoryBackend(self._store),
-            agents=[self._agent],
-            dispatcher=dispatcher,
-            log=_Quiet(),
-        )
-        handle = runtime.submit(
-            self._agent.name, self._goal, key="crash", **self._submission
-        )
-        self._task = handle.id
-        return runtime
-
-    def _stopped(self, runtime: Runtime) -> bool:
-        return runtime.result(self._task) is not None
 
     def faults(self, undisturbed: _Run) -> list[tuple[str, str]]:
         """What this run did that the undisturbed one did not, by tool."""
@@ -198,10 +155,7 @@ class _Run:
         if self.result.status != "completed":
             what = f"the task stood at {self.result.status}: {self.result.reason}"
             if self.result.reason == "unknown_effect":
-                what = (
-                    "nobody could say whether it had happened, and a person is asked; "
-                    "give it a probe, or an idempotent effect"
-                )
+                what = NO_PROBE
             found.append((self.killed_in, what))
         elif self.result.output != undisturbed.result.output:
             found.append((self.killed_in, "the task's output is another one"))

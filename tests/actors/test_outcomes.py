@@ -11,6 +11,7 @@ from perdure.actors.outcomes import (
     NotSent,
     ServiceTrouble,
     classify,
+    declared,
     surely_not_sent,
 )
 
@@ -91,3 +92,29 @@ def test_what_did_not_leave_the_process_costs_nothing(
     error: Exception, sure: bool
 ) -> None:
     assert surely_not_sent(error) is sure
+
+
+class Full(Exception):
+    """A user's own, for the test below."""
+
+
+class FullToday(Full): ...
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (Full(), "failed"),
+        (FullToday(), "unknown"),
+        (ConnectionResetError(), "failed"),
+        (BrokenPipeError(), "unknown"),
+        (ValueError(), None),
+        (SystemExit(), None),
+    ],
+    ids=repr,
+)
+def test_the_nearest_class_that_a_tool_declares_decides(
+    error: BaseException, said: str | None
+) -> None:
+    own = declared((Full, ConnectionError), (FullToday, BrokenPipeError))
+    assert own.of(error) == said

@@ -225,6 +225,7 @@ def test_a_task_that_always_crashes_is_parked_and_its_sibling_completes(
     size = len(house.store.log)
     house.sim.run_for(3600.0)
     assert len(house.store.log) == size, "a parked task does nothing"
+    assert world.looks == 2, "no effect was repeated by a restart"
 
 
 def test_a_parked_task_goes_on_once_its_code_is_repaired(poison: Poison) -> None:

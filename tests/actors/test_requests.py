@@ -31,6 +31,8 @@ class Client(Actor):
                 self.requests.send(key, to, text)
             case ("answered", key, answers):
                 answers.append(self.requests.answered(key))
+            case ("timers", timers):
+                timers.append(list(self._cell.timers))
             case ("open", counts):
                 counts.append(self.requests.open())
             case Up(name=name):
@@ -56,6 +58,11 @@ class Pair:
 
     def settle(self) -> None:
         self.sim.run(until=lambda: self.sim.idle)
+
+    def timers(self) -> list[Any]:
+        """The client's timers that are still to ring."""
+        found: list[Any] = self.ask("timers")
+        return found
 
     def ask(self, *message: Any) -> Any:
         answers: list[Any] = []
@@ -98,3 +105,14 @@ def test_an_unanswered_request_is_sent_again_after_a_while(pair: Pair) -> None:
     pair.sim.run_for(BACKSTOP)
     assert pair.heard == ["please"] * 3
     assert pair.ask("open") == 1
+
+
+def test_answered_requests_leave_no_timers(pair: Pair) -> None:
+    pair.serve()
+    for key in range(3):
+        pair.tell(("send", key, "please"))
+        pair.tell(("send", key, "please"))  # asked anew: one backstop, not two
+    assert len(pair.timers()) == 3
+    for key in range(3):
+        pair.ask("answered", key)
+    assert pair.timers() == []

@@ -12,6 +12,7 @@ from perdure import Agent, Misuse, sleep
 from perdure.actors import names
 from perdure.actors.events import TaskActivated, TaskPaused, TimerFired, TimerSet
 from perdure.models import Scripted
+from perdure.supervision import SimulatedDispatcher, VirtualClock
 from tests.actors.runs import SERVICES, actors_of, not_reproduced
 from tests.actors.world import (
     Calls,
@@ -128,6 +129,22 @@ def test_a_sleep_goes_on_over_a_process_that_was_away() -> None:
     assert house.sim.clock.time() < began + 2 * HOUR + 60.0
 
 
+def test_a_sleep_ends_by_a_clock_that_falls_behind_at_each_wait() -> None:
+    # What is left may be too short to be waited for.
+    class Slow(VirtualClock):
+        def advance(self, seconds: float) -> None:
+            wall = self.time() + max(0.0, seconds - 1e-6)
+            super().advance(seconds)
+            self.set_time(wall)
+
+    world = World()
+    house = House(
+        sleeper(world), dispatcher=lambda seed: SimulatedDispatcher(seed, Slow())
+    )
+    task = house.submit("sleeper")
+    awake(house, world, task.id, house.sim.clock.time())
+
+
 @pytest.mark.parametrize("seconds", [-1, 1e9, "soon"])
 def test_a_wait_of_no_length_is_refused(seconds: Any) -> None:
     house = House(sleeper(World(), [[("sleep", {"seconds": seconds})]]))
@@ -156,6 +173,32 @@ def test_a_task_gets_no_slot_before_its_time() -> None:
     )
     assert at <= first.at < at + 5.0
     assert house.store.rows[names.TIMER_ROWS] == {}
+
+
+def test_a_task_that_began_is_not_held_back_where_the_clock_is_set_back() -> None:
+    house = House(job(World()))
+    clock = house.sim.clock
+    task = house.submit(not_before=clock.time() + HOUR)
+    house.until_hit("step.ended", step="find")
+    task.pause()
+    assert house.finish(task.id).reason == "operator"
+    clock.set_time(clock.time() - HOUR)
+    task.resume()
+    assert house.finish(task.id).status == "completed"
+    assert clock.monotonic() < HOUR + 60.0
+
+
+def test_a_time_that_came_while_no_slot_was_free_has_come() -> None:
+    house = House(job(World()), active=1)
+    clock = house.sim.clock
+    first = house.submit()
+    late = house.submit(not_before=clock.time())
+    clock.advance(1.0)
+    house.until_hit("step.ended", task=first.id, step="find")
+    clock.set_time(clock.time() - HOUR)
+    assert house.finish(first.id).status == "completed"
+    assert house.finish(late.id).status == "completed"
+    assert clock.monotonic() < 60.0
 
 
 def test_a_task_can_be_cancelled_before_its_time() -> None:

@@ -20,6 +20,19 @@ def test_a_tool_that_says_nothing_may_not_be_repeated() -> None:
     assert send.effect == "once"
 
 
+def test_a_read_is_a_query_and_all_else_goes_downstream() -> None:
+    kinds = {
+        effect: tool(effect=effect, name="idle")(lambda: None).kind
+        for effect in ("read", "idempotent", "once")
+    }
+    assert kinds == {
+        "read": "query",
+        "idempotent": "downstream",
+        "once": "downstream",
+    }
+    assert tool(kind="generate", name="idle")(lambda: None).kind == "generate"
+
+
 def test_a_tool_stays_a_function() -> None:
     @tool(effect="read")
     def double(number: int) -> int:
@@ -87,6 +100,24 @@ def test_anchors_are_bounded_whatever_a_tool_hands_in() -> None:
         ({"settle": float("nan")}, "settle=nan"),
         ({"effect": "read", "probe": lambda effect: None}, "probe="),
         ({"effect": "read", "repeat": True}, "repeat=True"),
+        ({"effect": "read", "settle": 1.0}, "drop settle=1.0"),
+        ({"effect": "read", "key": lambda arguments: "k"}, "drop key="),
+        ({"settle": 1.0}, "settle=1.0 is for what a probe finds; add probe="),
+        ({"probe_after": 1.0}, "probe_after=1.0 has no probe to wait for; add probe="),
+        ({"probe": print, "probe_after": -1}, "probe_after=-1 must be 0 or more"),
+        ({"probe": print, "probe_after": float("inf")}, "would never ask"),
+        ({"key": "order"}, "key='order' is no function"),
+        ({"key": lambda arguments: "k", "repeat": True}, "drop one of the two"),
+        ({"kind": "write"}, "kind='write' is not one of 'query'"),
+        ({"max_result": 0}, "max_result=0 must be a whole number of characters"),
+        ({"max_result": 16_385}, "from 1 to 16384"),
+        ({"max_result": True}, "max_result=True"),
+        ({"failed": ValueError}, "must be a tuple of Exception classes"),
+        ({"unknown": (SystemExit,)}, "must be a tuple of Exception classes"),
+        (
+            {"failed": (OSError, KeyError), "unknown": (KeyError,)},
+            "KeyError stands in failed= and in unknown=",
+        ),
     ],
     ids=str,
 )

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, CannotTell, DidNotHappen, Handle, Happened, tool
+from perdure import (
+    Agent,
+    CannotTell,
+    DidNotHappen,
+    Handle,
+    Happened,
+    ToolContext,
+    tool,
+)
 from perdure.actors import names
 from perdure.actors.events import (
     EffectProbed,
@@ -191,7 +199,7 @@ def test_a_probe_that_cannot_tell_is_asked_again_and_then_a_person(
     house, task = mail.cut_after_the_act()
     result = house.finish(task.id)
     assert (result.status, result.reason) == ("paused", "unknown_effect")
-    assert (result.ends_with, mail.calls) == ("resolve", 1)
+    assert (result.ends_with, mail.calls) == (f"resolve {task.id}:2", 1)
     assert len(mail.asked) == 5
     pauses = [
         later - one for one, later in zip(mail.asked, mail.asked[1:], strict=False)
@@ -199,6 +207,19 @@ def test_a_probe_that_cannot_tell_is_asked_again_and_then_a_person(
     assert pauses == sorted(pauses)
     probed = house.of(f"task/{task.id}/ledger", EffectProbed)
     assert [one.answer for one in probed] == [why] * 4
+
+
+def test_a_probe_is_first_asked_after_the_time_it_needs(mail: Mail) -> None:
+    made = mail.tool(probe=mail.probed, probe_after=30.0)
+    mail.house = house = House(agent(made))
+    task = house.submit()
+    assert house.until(lambda: bool(mail.sent))
+    house.kill()
+    house.reopen()
+    opened = house.sim.clock.time()
+    assert house.finish(task.id).status == "completed"
+    (asked,) = mail.asked
+    assert opened + 30.0 <= asked < opened + 31.0
 
 
 def test_a_resumed_task_asks_its_probe_again(mail: Mail) -> None:
@@ -313,7 +334,69 @@ def test_a_timed_out_effect_is_not_probed_while_its_worker_lives(stuck: Stuck) -
     assert result.status == "completed"
     assert (len(mail.sent), mail.calls) == (1, 1)
     assert records(house, task) == [("unknown", "run"), ("completed", "probe")]
-    assert house.log.of("effect.late")[0]["status"] == "completed"
+    (late,) = house.log.of("effect.late")
+    assert (late["status"], late["detail"]) == ("completed", "sent")
+
+
+def test_what_a_stale_owner_had_started_is_unknown_and_its_outcome_moves_nothing(
+    stuck: Stuck,
+) -> None:
+    mail = Mail(stuck)
+    old, task = mail.open(probe=False, dispatcher=stuck)
+    assert old.until(lambda: mail.calls == 1)
+    old.store.cut()  # another host takes over, and the old one does not know
+    new = House(*old.agents, store=old.store)
+    mail.house = new
+    assert new.finish(task.id).reason == "unknown_effect"
+    before = len(old.store.log)
+    stuck.let_go()
+    old.sim.run_for(30.0)
+    assert (mail.calls, len(mail.sent)) == (1, 1)
+    assert len(old.store.log) == before
+    assert records(new, task) == [("unknown", "recovery")]
+    old.kill()
+
+
+def test_a_late_outcome_of_an_earlier_attempt_moves_nothing(stuck: Stuck) -> None:
+    calls: list[str] = []
+
+    @tool(effect="idempotent", name="send")
+    def put(text: str, *, ctx: ToolContext) -> str:
+        calls.append(ctx.fence)
+        if len(calls) == 1:
+            stuck.hang()
+            return "the first"
+        return "the second"
+
+    house = House(agent(put), dispatcher=stuck)
+    task = house.submit()
+    assert house.until(lambda: len(calls) == 2)
+    stuck.let_go()
+    assert house.finish(task.id).status == "completed"
+    assert [one.result for one in house.of(names.ledger(task.id), EffectRecorded)][
+        1:3
+    ] == ["", "the second"]
+    (late,) = house.log.of("effect.late")
+    assert late["detail"] == "the first"
+
+
+def test_the_fencing_token_grows_with_each_owner(mail: Mail) -> None:
+    fences: list[str] = []
+
+    @tool(effect="idempotent", name="send")
+    def put(text: str, *, ctx: ToolContext) -> str:
+        fences.append(ctx.fence)
+        return "put"
+
+    house = House(agent(put))
+    task = house.submit()
+    assert house.until(lambda: bool(fences))
+    house.kill()
+    house.reopen()
+    assert house.finish(task.id).status == "completed"
+    first, second = [tuple(one.split(":")) for one in fences]
+    assert (first[0], first[2]) == (second[0], second[2]) == (task.id, "2")
+    assert int(first[1]) < int(second[1])
 
 
 def test_a_late_worker_starts_the_settle_time_anew(stuck: Stuck) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure.supervision.faults import Fault
 from tests.crash.kills import every_hit, killed_run, observed, pairs, wrong
+from tests.crash.points import named_points
 
 SINGLES, PAIRS = 45, 15
 
@@ -22,17 +24,25 @@ def base() -> tuple[dict[str, Any], Counter[str], Counter[str]]:
 
 def test_the_unkilled_run_is_as_it_should_be(base: Any) -> None:
     unkilled = base[0]
-    assert (unkilled["completed"], unkilled["sent"], unkilled["steps"]) == (3, 3, 6)
+    assert (unkilled["completed"], unkilled["sent"], unkilled["steps"]) == (4, 5, 7)
     assert unkilled["sent_twice"] == 0
     assert unkilled["books"] is True
     assert unkilled["spent"]["tool_calls"] == {
-        "look": 6,
+        "delegate": 1,
+        "look": 8,
+        "post": 1,
         "put": 3,
-        "send": 3,
+        "send": 5,
         "sleep": 3,
     }
 
 
+def test_the_workload_passes_every_point_that_the_code_names(base: Any) -> None:
+    _, hits, again = base
+    assert set(hits | again) == named_points(Path(__file__).parents[2])
+
+
+@pytest.mark.proof("kills")
 @pytest.mark.timeout(300)
 def test_sixty_kills_change_nothing(base: Any) -> None:
     # R3, R4: effects, files and `spent` equal the unkilled run's.

@@ -1,16 +1,23 @@
-"""The reference workload that real kills are tried on: three tasks, twelve operations.
+"""The reference workload that real kills are tried on: three tasks and a sub-task.
 
 Each task asks a scripted model in each of two steps and uses tools of all three effect
-classes; one call waits for an approval, one is a durable timer. What a tool does to the
-outside stands in files: `sent` gets a line for each act of the `once` tool, `put` one
-file for each key of the idempotent one. Nothing here imports a test library: benches
-use it too.
+classes; one call waits for an approval, one is a durable timer. The last task hands a
+part of its work on, and makes a call that only a person can say the outcome of. One
+actor crashes, one approval comes through the inbox, and one more task is parked.
+
+What a tool does to the outside stands in files: `sent` gets a line for each act of a
+`once` tool, `put` one file for each key of the idempotent one. Nothing here imports a
+test library: benches use it too.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +31,7 @@ from perdure import (
     Result,
     Runtime,
     Step,
+    delegate,
     sleep,
     tool,
 )
@@ -32,14 +40,29 @@ from perdure.actors.context.render import moving_data
 from perdure.actors.tool import Effect, Tool, Verdict
 from perdure.demo.audit import Journal, budget_ok, totals
 from perdure.models import ModelReply, ModelRequest, Scripted, ToolCall
+from perdure.storage.errors import Rejected
+from perdure.storage.inbox import Inbox
+from perdure.storage.records import Command
 from perdure.supervision.faults import Fault, FaultPlan, install
 
 __all__ = ["TASKS", "outcome", "run"]
 
-TASKS = ("north", "east", "south")
-STEPS = ("gather", "deliver")
-CALLS = {"gather": ("look", "put"), "deliver": ("send", "sleep", "look")}
-NAP = 0.02  # seconds of the durable timer
+TASKS = {"north": "worker", "east": "worker", "south": "chief"}
+WORK = {"gather": ("look", "put"), "deliver": ("send", "sleep", "look")}
+CALLS = {
+    "worker": WORK,
+    "chief": {
+        "gather": ("look", "put", "delegate"),
+        "deliver": ("post", "send", "sleep", "look"),
+    },
+    "clerk": {"file": ("look", "send")},
+}
+WANTED: dict[str, dict[str, Any]] = {
+    "sleep": {"seconds": 0.02},
+    "delegate": {"agent": "clerk", "goal": "File it"},
+}
+LOOK_AGAIN = 0.05  # seconds
+CRASH = Fault(point="task.decided", nth=6, action="raise")
 SETTLE = 0.02  # seconds; the worker died with its process, nothing comes later
 RULES = Baseline(snapshot_events=16)
 
@@ -59,30 +82,44 @@ def make_tools(place: Path) -> list[Tool]:
         return f"{what} is put"
 
     def was_sent(effect: Effect) -> Verdict:
-        sent = (place / "sent").read_text().split() if (place / "sent").exists() else []
+        sent = sent_from(place)
         return Happened("sent") if effect.request_id in sent else DidNotHappen()
 
-    @tool(effect="once", probe=was_sent, settle=SETTLE)
-    def send(what: str, *, request_id: str) -> str:
-        """Send something that must not go out twice."""
+    def note(request_id: str) -> None:
         line = f"{request_id}\n".encode()
         file = os.open(place / "sent", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(file, line)
         finally:
             os.close(file)
+
+    @tool(effect="once", probe=was_sent, settle=SETTLE)
+    def send(what: str, *, request_id: str) -> str:
+        """Send something that must not go out twice."""
+        note(request_id)
         return "sent"
 
-    return [look, put, send, sleep]
+    @tool(effect="once")
+    def post(what: str, *, request_id: str) -> str:
+        """Send something over a line that is always cut before it answers."""
+        note(request_id)
+        raise ConnectionResetError("cut")
+
+    return [look, put, send, post, sleep, delegate]
 
 
-def reply(request: ModelRequest) -> ModelReply:
+def sent_from(place: Path) -> list[str]:
+    """The request ids of what went out."""
+    return (place / "sent").read_text().split() if (place / "sent").exists() else []
+
+
+def reply(agent: str, request: ModelRequest) -> ModelReply:
     """The scripted model: a pure function of what the request says."""
     data = moving_data(request.messages[-1]["content"])
     if data["kind"] == "recovery":
         done = [step for step, state in data["steps"].items() if state == "completed"]
         following = (data["step"] or {}).get("id") or next(
-            (step for step in STEPS if data["steps"][step] != "completed"), None
+            (step for step in CALLS[agent] if data["steps"][step] != "completed"), None
         )
         said = {"done": done, "next": following, "uncertain": data["uncertain"]}
         return ModelReply(content=canonical(said))
@@ -92,27 +129,27 @@ def reply(request: ModelRequest) -> ModelReply:
     }
     for message in request.messages:
         seen |= {call["function"]["name"] for call in message.get("tool_calls") or ()}
-    missing = [name for name in CALLS[step] if name not in seen]
+    missing = [name for name in CALLS[agent][step] if name not in seen]
     if not missing:
         return ModelReply(content=canonical({"step": step}))
     name = missing[0]
-    wanted = {"seconds": NAP} if name == "sleep" else {"what": f"{step} {name}"}
+    wanted = WANTED.get(name, {"what": f"{step} {name}"})
     call = ToolCall(id=f"{step}-{name}", name=name, arguments=canonical(wanted))
     return ModelReply(tool_calls=(call,))
 
 
-def make_agent(place: Path) -> Agent:
-    """The agent that all three tasks use."""
+def make_agent(name: str, place: Path) -> Agent:
+    """One of the agents that the tasks use."""
     return Agent(
-        name="worker",
+        name=name,
         instructions="Do the step.",
-        model=Scripted(reply),
+        model=Scripted(partial(reply, name)),
         tools=make_tools(place),
         plan=[
             Step(
                 id=step, goal=f"{step} it", accept=lambda result, view: "step" in result
             )
-            for step in STEPS
+            for step in CALLS[name]
         ],
     )
 
@@ -128,35 +165,61 @@ def run(place: str, faults: tuple[Fault, ...] = (), hits: str = "") -> None:
         def observe(point: str, subject: str) -> None:
             os.write(file, f"{point}\n".encode())
 
-    install(FaultPlan(faults, observe))
-    agent = make_agent(folder)
+    install(FaultPlan((*faults, CRASH), observe))
     budget = Budget(tokens=200_000, tool_calls=20)
     with Runtime(
         folder / "tasks.db",
-        agents=[agent],
+        agents=[make_agent(name, folder) for name in CALLS],
         log=folder / "log.jsonl",
         baseline=RULES,
         active=2,  # so that one waits in the queue
+        pool=Budget(tokens=1_000_000),
     ) as runtime:
         tasks = [
-            runtime.submit("worker", f"Care for the {name}", key=name, budget=budget)
-            for name in TASKS
+            runtime.submit(agent, f"Care for the {name}", key=name, budget=budget)
+            for name, agent in TASKS.items()
         ]
-        stopped = [finish(runtime, task) for task in tasks]
+        too_much = Budget(tokens=2_000_000)
+        parked = runtime.submit("clerk", "Too much", key="west", budget=too_much)
+        if parked.wait(timeout=60.0).status != "cancelled":
+            parked.cancel(timeout=60.0)
+        answers = (partial(by_inbox, folder), Handle.approve, Handle.approve)
+        stopped = [
+            finish(folder, runtime, task, answer)
+            for task, answer in zip(tasks, answers, strict=True)
+        ]
     left = [one for one in stopped if one.status != "completed"]
     if left:
         raise RuntimeError(f"not completed: {left}")
 
 
-def finish(runtime: Runtime, task: Handle) -> Result:
-    """Wait for the task's end, approving what it asks a person for."""
+def finish(
+    place: Path, runtime: Runtime, task: Handle, approve: Callable[[Handle, str], Any]
+) -> Result:
+    """Wait for the task's end, saying what it asks a person for."""
     while True:
         result = task.wait(timeout=60.0)
-        if (result.status, result.reason) != ("paused", "approval"):
-            return result
-        for one in runtime.approvals():
-            if one.task == task.id:
-                task.approve(one.approval)
+        match result.reason:
+            case "approval":
+                for one in runtime.approvals():
+                    if one.task == task.id:
+                        approve(task, one.approval)
+            case "unknown_effect":
+                for effect in runtime.unknown():
+                    happened = effect.request_id in sent_from(place)
+                    runtime.resolve(effect.id, happened=happened)
+            case _:
+                return result
+
+
+def by_inbox(place: Path, task: Handle, approval: str) -> None:
+    """Say yes as another process would, and wait until the owner has heard it."""
+    command = Command(
+        id=f"c-{approval}", kind="approve", subject=approval, at=0.0, body=b"{}"
+    )
+    with suppress(Rejected), Inbox(place / "tasks.db") as inbox:  # sent before a kill
+        inbox.send(command)
+    time.sleep(LOOK_AGAIN)
 
 
 def outcome(place: Path) -> dict[str, Any]:
@@ -166,7 +229,7 @@ def outcome(place: Path) -> dict[str, Any]:
         event.body["status"] for event in events if event.type == "TaskClosed"
     )
     families = {event.stream.split("/")[1] for event in events if "/" in event.stream}
-    sent = (place / "sent").read_text().split() if (place / "sent").exists() else []
+    sent = sent_from(place)
     return {
         "completed": statuses["completed"],
         "sent": len(sent),
@@ -174,7 +237,7 @@ def outcome(place: Path) -> dict[str, Any]:
         "put": sorted(path.read_text() for path in (place / "put").iterdir()),
         "spent": totals(events, "spent"),
         "books": all(
-            budget_ok([e for e in events if e.stream.startswith(f"task/{task}")])
+            budget_ok([e for e in events if e.stream.split("/")[1:2] == [task]])
             for task in families
         ),
         "steps": sum(

@@ -21,7 +21,7 @@ from perdure.logs import read_log
 
 JOBS = Path(__file__).with_name("jobs.py")
 RUN = ["run", "jobs:reporter", "--goal", "Look, then send."]
-READERS = ("ps", "show", "effects", "log")
+READERS = ("ps", "show", "effects", "log", "spend")
 
 
 @pytest.fixture
@@ -123,6 +123,12 @@ def test_a_paused_task_exits_3_and_says_what_ends_it(folder: Path, say: Any) -> 
     assert "status     paused" in out
     assert "reason     budget" in out
     assert "ends with  extend" in out
+
+
+def test_a_limit_of_cost_without_a_price_is_misuse(folder: Path, say: Any) -> None:
+    code, _, err = say(*RUN, "--budget-cost", "0.10")
+    assert code == 2
+    assert "budget.cost='0.10': no price is known" in err
 
 
 def test_a_cancelled_task_exits_1(folder: Path, say: Any) -> None:
@@ -357,7 +363,7 @@ MISUSES = {
     "newer layout": (["ps", "--store", "newer.db"], "upgrade perdure"),
     "unknown task": (["show", "t-nothing"], "no task 't-nothing'"),
     "empty id": (["log", ""], "no task ''"),
-    "no id": (["effects"], "ID"),
+    "no id": (["show"], "ID"),
     "id that is no text": (["show", "t-\udcff"], "UTF-8"),
     "run: not a store": ([*RUN, "--store", "jobs.py"], "not a perdure store"),
     "run: newer layout": ([*RUN, "--store", "newer.db"], "upgrade perdure"),

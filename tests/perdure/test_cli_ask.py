@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Budget, Runtime, tool
+from perdure import Budget, Price, Runtime, tool
 from perdure.cli import main
 from tests.actors.world import World
 from tests.perdure.hosting import LONG, Gate, calls, opened, reporter
@@ -94,6 +94,16 @@ def test_extend_lets_a_task_go_on_that_waits_for_money() -> None:
         assert task.wait(LONG).status == "completed"
 
 
+def test_extend_takes_a_cost_as_a_decimal() -> None:
+    agent = reporter(World(), price=Price(input=1, output=1))
+    with opened(Path(STORE), agent) as runtime:
+        task = runtime.submit("agent", "Do it.", budget=Budget(cost=0))
+        assert task.wait(LONG).reason == "budget"
+        code, value, _ = perdure("extend", task.id, "--cost", "0.5")
+        assert (code, value["done"]) == (0, True)
+        assert task.wait(LONG).status == "completed"
+
+
 def test_resume_lets_a_paused_task_go_on(gate: Gate) -> None:
     agent = reporter(World(), standing(gate), script=calls("stand"))
     with opened(Path(STORE), agent) as runtime:
@@ -164,6 +174,7 @@ def test_a_command_to_a_store_at_rest_is_kept_and_applied_when_it_is_opened(
         (("reject", "a-none"), "there is no approval 'a-none'"),
         (("extend", "t-none"), "say by how much"),
         (("extend", "t-none", "--tokens", "-1"), "not a whole number"),
+        (("extend", "t-none", "--cost", "much"), "cost='much' must be an exact"),
         (("cancel", "t-none", "--timeout", "soon"), "not a number of seconds"),
         (("reject",), "APPROVAL_ID"),
     ],

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from perdure import Budget
+from perdure import Baseline, Budget
 from perdure.actors.events import CommandApplied, Granted
 from perdure.storage.reader import open_reader
 from perdure.storage.records import Record
@@ -39,9 +39,10 @@ def records(store: Path, stream: str) -> list[Record]:
 
 def test_commands_of_many_processes_are_each_applied_once(tmp_path: Path) -> None:
     store = tmp_path / "tasks.db"
-    looks = [("look", {"what": str(n)}) for n in range(SENDERS * COMMANDS)]
-    agent = reporter(World(), script={"only": [looks]})
-    with opened(store, agent) as runtime:
+    looks = [[("look", {"what": str(n)})] for n in range(SENDERS * COMMANDS)]
+    agent = reporter(World(), script={"only": looks})
+    rules = Baseline(id="test", step_iterations=len(looks) + 1)
+    with opened(store, agent, baseline=rules) as runtime:
         task = runtime.submit("agent", "Look.", budget=Budget(tool_calls=0))
         senders = [
             subprocess.Popen(

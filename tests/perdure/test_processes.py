@@ -15,6 +15,7 @@ from perdure.storage.reader import open_reader
 from tests.actors.world import World
 from tests.perdure.hosting import LONG, calls, opened, reporter
 
+pytestmark = pytest.mark.proof("processes")
 CODEC = Codec(EVENTS)
 ROOT = str(Path(__file__).parents[2])
 

@@ -195,6 +195,14 @@ def test_tasks_share_what_the_pool_has(world: World) -> None:
     assert "the pool has" in result.detail
 
 
+def test_a_task_that_the_pool_has_nothing_for_can_be_cancelled(world: World) -> None:
+    house = House(job(world), pool=Budget(model_calls=10))
+    task = house.submit(budget=Budget(model_calls=11))
+    assert house.finish(task.id).status == "paused"
+    assert task.cancel().status == "cancelled"
+    assert house.run(budget=Budget(model_calls=10)).status == "completed"
+
+
 def test_what_is_not_limited_cannot_be_extended(world: World) -> None:
     house = House(job(world))
     task = house.submit(budget=Budget(tokens=10))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from perdure import Budget
@@ -17,11 +18,7 @@ __all__ = ["Callers"]
 
 
 class Callers:
-    """Submit, pause, resume, cancel, extend and close, as hosts do.
-
-    What answers an approval or a timer joins here: one more order, and the record that
-    its answer promises.
-    """
+    """Submit, pause, resume, cancel, extend, answer wrongly and close, as hosts do."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -29,44 +26,60 @@ class Callers:
     def call(self, what: str, number: int) -> None:
         """Do one thing to a task; what is answered must be on disk by then."""
         run = self._run
-        runtime, place = run.process.runtime, len(run.witness.look())
+        place = len(run.witness.look())
         task = run.tasks.get(number, "")
-        answered: Any = None
+        answered = self.attempt(what, task, lambda: self._do(what, number, task))
+        if answered and not run.process.dead:
+            self._answered(what, run.tasks.get(number, task), place)
+
+    def attempt(self, what: str, task: str, do: Callable[[], Any]) -> Any:
+        """What a call gives; None where it ended with the process, or was refused."""
+        run = self._run
         try:
-            match what:
-                case "submit":
-                    answered = self._submit(number)
-                case "pause":
-                    runtime.pause(task, "operator")
-                case "resume":
-                    answered = runtime.resume(task, "operator")
-                case "cancel":
-                    answered = runtime.ask_cancel(task, "operator")
-                case "extend":
-                    runtime.extend(task, Budget(model_calls=30))
-                    answered = True
-                case "close":
-                    run.close()
+            return do()
         except PerdureError as error:
-            if not run.over(error) and runtime._failed is not None:
+            if not run.over(error) and run.process.runtime._failed is not None:
                 run.die(0.0)
-                return
-            self._may_refuse(what, error)
+            else:
+                self._may_refuse(what, error)
         except (TimeoutError, Died, InjectedFault) as error:
             if not run.over(error):
                 run.note("live_after_faults", f"{what} of {task}: {error!r}")
-        if answered and not run.process.dead:
-            self._answered(what, run.tasks.get(number, task), place)
+        return None
+
+    def _do(self, what: str, number: int, task: str) -> bool:
+        run = self._run
+        runtime = run.process.runtime
+        match what:
+            case "submit":
+                return self._submit(number)
+            case "pause":
+                runtime.pause(task, "operator")
+            case "resume":
+                return runtime.resume(task, "operator")
+            case "cancel":
+                return runtime.ask_cancel(task, "operator")
+            case "extend":
+                runtime.extend(task, Budget(model_calls=30))
+                return True
+            case "stray":
+                foreign = run.people.stray(task)
+                runtime.answer(task, foreign, "operator", "", approved=True)
+                run.note("once_at_most_once", f"{task} was given {foreign}")
+            case "close":
+                run.close()
+        return False
 
     def _submit(self, number: int) -> bool:
         run = self._run
         spec = run.schedule.tasks[number]
         handle = run.process.runtime.submit(
-            "agent",
+            spec.agent,
             GOAL.format(number=number),
             inputs={"number": number},
             budget=Budget(model_calls=spec.model_calls, tool_calls=80),
             priority=spec.priority,
+            not_before=None if spec.after is None else run.clock.time() + spec.after,
             key=f"job {number}",
         )
         run.tasks[number] = handle.id
@@ -74,9 +87,8 @@ class Callers:
 
     def _may_refuse(self, what: str, error: PerdureError) -> None:
         run = self._run
-        if not run.process.dead and not (
-            what == "extend" and "has ended" in str(error)
-        ):
+        expected = {"extend": "has ended", "stray": "there is no approval"}
+        if not run.process.dead and expected.get(what, "?") not in str(error):
             run.note("live_after_faults", f"{what}: {error!r}")
 
     def _answered(self, what: str, task: str, place: int) -> None:

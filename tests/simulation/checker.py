@@ -11,7 +11,8 @@ from tests.actors.runs import not_reproduced
 from tests.simulation.findings import Findings
 from tests.simulation.money import check_accounts, check_pool
 from tests.simulation.outside import GOAL, LIMIT, Outside
-from tests.simulation.schedule import Schedule
+from tests.simulation.schedule import JumpClock, Schedule
+from tests.simulation.waits import check_approvals, check_commands, check_timers
 from tests.simulation.witness import Entry, Witness
 
 __all__ = ["check_all"]
@@ -38,6 +39,10 @@ def check_all(
     check_pool(findings, entries, schedule.active)
     check_requests(findings, entries, outside)
     check_completion(findings, entries, outside)
+    check_approvals(findings, entries, outside)
+    check_commands(findings, entries, store)
+    jumps = (one.seconds for one in schedule.faults if isinstance(one, JumpClock))
+    check_timers(findings, entries, -sum(min(0.0, jump) for jump in jumps))
 
 
 def check_snapshots(findings: Findings, store: MemoryStore) -> None:
@@ -84,7 +89,8 @@ def check_effects(
     findings: Findings, entries: list[Entry], outside: Outside, witness: Witness
 ) -> None:
     """Each effect happened as often as its class allows, and is on record."""
-    happened = Counter(request for request, _ in outside.sent)
+    once_acts = [*outside.sent, *outside.erased]
+    happened = Counter(request for request, _ in once_acts)
     for request, times in happened.items():
         findings.check(
             "once_at_most_once", times == 1, lambda r=request: f"{r}: {happened[r]}"
@@ -98,14 +104,14 @@ def check_effects(
             key == request,
             lambda r=request, k=key: f"sent with {r} and with {k}",
         )
-    mails: dict[tuple[str, str], str] = {}
-    for request, text in outside.sent:  # no two steps of the script send the same
+    acts: dict[tuple[str, str], str] = {}
+    for request, text in once_acts:  # no two steps of a script do the same
         task = witness.task_of_request(request) or "?"
-        key = mails.setdefault((task, text), request)
+        key = acts.setdefault((task, text), request)
         findings.check(
             "once_at_most_once",
             key == request,
-            lambda r=request, k=key: f"sent as {r} and as {k}",
+            lambda r=request, k=key: f"done as {r} and as {k}",
         )
     happened.update(request for request, _, _ in outside.writes)
     registered: dict[tuple[str, int], dict[str, Any]] = {}

@@ -13,6 +13,7 @@ from unittest.mock import patch
 import msgspec
 
 from perdure.actors.admission import actor as admission
+from perdure.actors.admission.callers import Callers
 from perdure.actors.admission.queue import apply as apply_queue
 from perdure.actors.budget import actor as account_actor
 from perdure.actors.budget.actor import Account
@@ -26,7 +27,10 @@ from perdure.actors.ledger.resolve import Resolver
 from perdure.actors.ledger.work import Returned
 from perdure.actors.protocol import SettleReply
 from perdure.actors.requests import Requests
+from perdure.actors.task.approvals import Approvals
 from perdure.actors.task.judge import Judging
+from perdure.actors.timers import actor as timer_actor
+from perdure.actors.timers.actor import Timers
 from perdure.storage.journal import Journal
 from perdure.storage.leases import Leases
 from perdure.storage.memory import MemoryBackend
@@ -188,6 +192,73 @@ def drop_the_wake_again_mark() -> Any:
         return after
 
     return patch.object(admission, "apply", deaf)
+
+
+@mutant
+def lose_a_timer() -> Any:
+    """Whoever began to wait before the timers started is never woken."""
+
+    def blind(timers: Timers) -> None:
+        timers.address.tell(timer_actor._Found(incarnation=timers.incarnation, rows=[]))
+
+    return patch.object(Timers, "_read", blind)
+
+
+@mutant
+def wake_before_the_time() -> Any:
+    """A wait is over when half of it is."""
+    rest = Approvals._rest
+
+    def hasty(approvals: Approvals, op: Any, seconds: float) -> None:
+        rest(approvals, op, seconds / 2)
+
+    return patch.object(Approvals, "_rest", hasty)
+
+
+@mutant
+def run_without_approval() -> Any:
+    """A call that needs an approval runs before anybody has answered."""
+
+    @contextmanager
+    def open_door() -> Iterator[None]:
+        passes = Approvals.passes
+
+        def hasty(approvals: Approvals, op: Any) -> bool:
+            name = getattr(op.action, "tool", "")
+            tool = approvals._task.agent.tools.get(name)
+            return bool(tool and tool.approval) or passes(approvals, op)
+
+        with (
+            patch.object(Approvals, "passes", hasty),
+            patch.object(Door, "_approved", lambda *_: True),
+        ):
+            yield
+
+    return open_door()
+
+
+@mutant
+def answer_an_approval_twice() -> Any:
+    """Nobody looks whether an approval was answered before."""
+
+    @contextmanager
+    def forgetful() -> Iterator[None]:
+        answer = Callers.answer
+
+        def again(callers: Callers, message: Any) -> None:
+            read = callers._admission.read
+            callers._answered.clear()
+
+            def unseen(look: Any, then: Any) -> None:
+                read(look, lambda found: then((found[0], None, found[2])))
+
+            with patch.object(callers._admission, "read", unseen):
+                answer(callers, message)
+
+        with patch.object(Callers, "answer", again):
+            yield
+
+    return forgetful()
 
 
 @mutant

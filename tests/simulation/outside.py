@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from perdure import Agent, DidNotHappen, Happened, Plan, Step, tool
+from perdure import DidNotHappen, Happened
 from perdure.actors.model import ModelReply, ModelRequest
-from perdure.models import Scripted
 from tests.actors.world import Calls, as_calls, declaration, standing
 from tests.simulation.findings import Findings
 from tests.simulation.witness import Witness
 
-__all__ = ["GOAL", "SCRIPT", "Outside", "agent_of"]
+__all__ = ["BULK", "GOAL", "LIMIT", "Outside"]
 
 GOAL = "Job {number}: export „May“ sales, 并按区域汇总. Never twice!"
-TIMEOUT = 6.0  # seconds a tool may take
 LIMIT = 6_000  # characters of a request
+REJECTED = "rejected it"  # what a result says of a call that somebody did not want
 BULK = ("look", {"what": "all"})  # told first, and needed by nothing that follows
-
-# Each step's calls, in groups. What waits for a person, a timer or a sub-task joins
-# here: a tool that needs approval, a step that sleeps, a step that hands work on.
-SCRIPT: Mapping[str, tuple[Calls, ...]] = {
-    "find": ((BULK,), (("look", {"what": "a"}), ("look", {"what": "b"}))),
-    "write": ((("write", {"name": "f", "text": "1"}), ("send", {"text": "x"})),),
-    "send": (
-        (("send", {"text": "hello"}),),
-        (("write", {"name": "g", "text": "2"}), ("send", {"text": "bye"})),
-    ),
-}
 
 
 class Outside:
@@ -56,9 +44,10 @@ class Outside:
         self.now = now
         self.lags = lags
         self.sent: list[tuple[str, str]] = []  # request id, text
+        self.erased: list[tuple[str, str]] = []  # request id, path
         self.writes: list[tuple[str, str, str]] = []  # request id, name, text
         self.visible: dict[str, float] = {}  # request id -> when a probe sees it
-        self.texts: dict[str, str] = {}
+        self.results: dict[str, str] = {}  # request id -> what came of it
         self.model_calls: Counter[str] = Counter()  # by task
         self.tool_calls: Counter[str] = Counter()
         self.accepted: set[tuple[str, str]] = set()  # task, step
@@ -86,21 +75,36 @@ class Outside:
         """Send a mail."""
         self.sleep_before()
         self._contact(request_id)
-        lag = self.lags[len(self.sent) % len(self.lags)]
         self.sent.append((request_id, text))
-        self.texts[request_id] = text
+        return self._shown_later(request_id, f"sent {text}")
+
+    def erase(self, path: str, *, request_id: str) -> str:
+        """Erase a file; somebody must have approved it."""
+        self.sleep_before()
+        self._contact(request_id)
+        self.findings.check(
+            "once_at_most_once",
+            self.witness.approved(request_id, "erase", {"path": path}),
+            lambda: f"{request_id} erases {path}, which nobody approved",
+        )
+        self.erased.append((request_id, path))
+        return self._shown_later(request_id, f"erased {path}")
+
+    def _shown_later(self, request_id: str, result: str) -> str:
+        lag = self.lags[len(self.results) % len(self.lags)]
+        self.results[request_id] = result
         self.visible[request_id] = min(
             self.visible.get(request_id, 1e18), self.now() + lag
         )
         self.sleep_after()
-        return f"sent {text}"
+        return result
 
-    def was_sent(self, effect: Any) -> Any:
-        """Whether the world shows the mail."""
+    def was_done(self, effect: Any) -> Any:
+        """Whether the world shows the mail, or that a file is gone."""
         seen = self.visible.get(effect.request_id)
         if seen is None or seen > self.now():
             return DidNotHappen()
-        return Happened(f"sent {self.texts[effect.request_id]}")
+        return Happened(self.results[effect.request_id])
 
     def _contact(self, request_id: str) -> None:
         task = self.witness.task_of_request(request_id)
@@ -113,10 +117,10 @@ class Outside:
 
     # ── acceptance ───────────────────────────────────────────────────────────────
 
-    def accept(self, _: Any, view: Any) -> bool | str:
-        """Every call of the step must have been answered for real."""
-        done = self.witness.completed_calls(view.task, view.step)
-        for name, arguments in _needed(view.step):
+    def accept(self, groups: Iterable[Calls], _: Any, view: Any) -> bool | str:
+        """Every call of the step must have been answered for real, or rejected."""
+        done = self.witness.answered_calls(view.task, view.step)
+        for name, arguments in _needed(groups):
             if (name, _text(arguments)) not in done:
                 return f"{name} {arguments} is not done"
         self.accepted.add((view.task, view.step))
@@ -124,7 +128,9 @@ class Outside:
 
     # ── the model ────────────────────────────────────────────────────────────────
 
-    def reply(self, request: ModelRequest) -> ModelReply:
+    def reply(
+        self, script: Mapping[str, tuple[Calls, ...]], request: ModelRequest
+    ) -> ModelReply:
         """Make the calls of the step that lack a result, then answer."""
         self.requests.append(request)
         data = standing(request)
@@ -134,7 +140,7 @@ class Outside:
         done = _done(request, data)
         made = sum(m["role"] == "tool" for m in request.messages)
         made += len(data["operations"])
-        for group in SCRIPT[step]:
+        for group in script[step]:
             if group == (BULK,) and done:
                 continue  # its exchange may have been trimmed since
             if left := [c for c in group if (c[0], _text(c[1])) not in done]:
@@ -142,36 +148,16 @@ class Outside:
         return ModelReply(content=json.dumps({"step": step, "ok": True}))
 
 
-def agent_of(outside: Outside, *, rules: bool) -> Agent:
-    """The agent of every task, acting on `outside`."""
-    steps = tuple(
-        Step(id=name, goal=f"{name} it", accept=outside.accept, max_iterations=12)
-        for name in SCRIPT
-    )
-    return Agent(
-        name="agent",
-        instructions="Do the job.",
-        model=Scripted(outside.reply),
-        plan=Plan(steps=steps),
-        recovery="rules" if rules else "declare",
-        tools=[
-            tool(effect="read", timeout=TIMEOUT)(outside.look),
-            tool(effect="idempotent", timeout=TIMEOUT)(outside.write),
-            tool(effect="once", timeout=TIMEOUT, probe=outside.was_sent)(outside.send),
-        ],
-    )
-
-
-def _needed(step: str) -> list[tuple[str, Mapping[str, Any]]]:
-    return [call for group in SCRIPT[step] for call in group if call != BULK]
+def _needed(groups: Iterable[Calls]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [call for group in groups for call in group if call != BULK]
 
 
 def _done(request: ModelRequest, data: dict[str, Any]) -> set[tuple[str, str]]:
-    """Calls that have a result which is no error, from facts and scratch alike."""
+    """Calls that ran well or were rejected, from facts and scratch alike."""
     done = {
         (one["tool"], _text(one["arguments"]))
         for one in data["operations"]
-        if one["outcome"] == "completed"
+        if one["outcome"] == "completed" or REJECTED in one["result"]
     }
     calls: dict[str, tuple[str, str]] = {}
     for message in request.messages:
@@ -179,8 +165,10 @@ def _done(request: ModelRequest, data: dict[str, Any]) -> set[tuple[str, str]]:
             made = call["function"]
             arguments = _text(json.loads(made["arguments"]))
             calls[call["id"]] = made["name"], arguments
-        if message["role"] == "tool" and not message["content"].startswith("error:"):
-            done.add(calls[message["tool_call_id"]])
+        if message["role"] == "tool":
+            content = message["content"]
+            if REJECTED in content or not content.startswith("error:"):
+                done.add(calls[message["tool_call_id"]])
     return done
 
 

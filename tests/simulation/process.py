@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from perdure.supervision import SimulatedDispatcher, VirtualClock
 from perdure.supervision.faults import FaultPlan, InjectedFault
 from perdure.supervision.promise import Promise
-from perdure.watch import FRONT
 
 if TYPE_CHECKING:
     from tests.simulation.run import Run
@@ -87,23 +86,6 @@ class Simulation(SimulatedDispatcher):
             if self.driver.process.sim is self and self.driver.process.dead:
                 raise Died from None
             raise
-
-    def crash_one(self, which: float) -> dict[str, Any]:
-        """Crash one of the living actors; `which` is in [0, 1). Its name and instance.
-
-        Not the front desk: it stands outside the tree and nobody restarts it.
-        """
-        names = sorted(
-            name
-            for name, cell in self._cells.items()
-            if not cell.closed and name != FRONT
-        )
-        if not names:
-            return {}
-        name = names[int(which * len(names))]
-        instance = self._cells[name].actor
-        self.crash(name)
-        return {name: instance}
 
     def end_workers(self) -> None:
         """Have the threads of a dead process end, without another act."""

@@ -16,12 +16,14 @@ from perdure.actors.events import Alerted, PoolOpened
 from perdure.storage.memory import MemoryBackend, MemoryStore
 from perdure.supervision import VirtualClock
 from perdure.supervision.faults import InjectedFault, install, uninstall
+from perdure.testing.death import crash_one, cut_off
 from tests.simulation.callers import Callers
+from tests.simulation.calm import Calm
 from tests.simulation.checker import check_all
-from tests.simulation.death import cut_off
 from tests.simulation.ears import BACKOFF_FIRST, BACKOFF_LIMIT, Ears
 from tests.simulation.findings import Findings
-from tests.simulation.outside import LIMIT, Outside, agent_of
+from tests.simulation.outside import LIMIT, Outside
+from tests.simulation.people import People
 from tests.simulation.process import Died, Log, Plan, Simulation, Worker
 from tests.simulation.schedule import (
     CloseProcess,
@@ -33,14 +35,12 @@ from tests.simulation.schedule import (
     RaiseAt,
     Schedule,
 )
+from tests.simulation.script import agents_of
 from tests.simulation.witness import Witness
 
-__all__ = ["CALM", "Run", "Verdict", "run"]
+__all__ = ["Run", "Verdict", "run"]
 
-CALM = 50.0  # virtual seconds without faults in which every task must reach a stop
-STOPS = 20  # how often a task is told to go on before the run is given up
 STEPS = 30_000
-STOPPED = ("paused", "parked")
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,14 +78,14 @@ class Run:
             self.findings, self.witness, self.clock.monotonic, schedule.lags
         )
         self.outside.sleep_before = self.outside.sleep_after = self._sleep
-        self.agent = agent_of(self.outside, rules=schedule.rules)
+        self.agents = agents_of(self.outside, rules=schedule.rules)
         self.callers = Callers(self)
+        self.people = People(self)
         self.process = Process()
         self.processes = 0
         self.step = 0
         self.calm = False
         self.crashes = 0
-        self.reopened = 0  # how often after the last fault
         self.fired: set[int] = set()
         self.worker: Worker | None = None
         self.jobs = 0
@@ -112,10 +112,10 @@ class Run:
         with suppress(InjectedFault, Died):
             process.runtime = Runtime(
                 MemoryBackend(self.store),
-                agents=[self.agent],
+                agents=self.agents,
                 log=process.log,
                 dispatcher=process.sim,
-                pool=Budget(model_calls=300, tool_calls=300),
+                pool=Budget(model_calls=420, tool_calls=300),
                 baseline=Baseline(
                     id="simulation",
                     request_limit=LIMIT,
@@ -188,7 +188,7 @@ class Run:
             self.fired.add(place)
             match fault:
                 case CrashActor(which=which):
-                    crashed = self.process.sim.crash_one(which)
+                    crashed = crash_one(self.process.sim, which)
                     self.crashes += bool(crashed)
                     self.zombies.update(crashed)
                 case KillProcess(reached=reached, straggling=straggling):
@@ -241,7 +241,7 @@ class Run:
 
     def nap(self, name: str) -> tuple[float, float] | None:
         """How long the tool of the next job sleeps, if it does."""
-        if self.calm or name not in ("look", "write", "send"):
+        if self.calm or name not in ("look", "write", "send", "erase"):
             return None
         self.jobs += 1
         for slow in self.schedule.slow:
@@ -266,7 +266,7 @@ class Run:
         install(Plan(self))
         try:
             self._storm()
-            self._calm()
+            Calm(self).last()
         except RuntimeError as error:
             self.note("live_after_faults", repr(error))
         finally:
@@ -296,18 +296,18 @@ class Run:
         self.waiting.sort(key=lambda order: order.step)
         self.open()
         while self.step < schedule.storm:
-            if self._live_on() or self._order_due():
+            if self.live_on() or self._order_due() or self.people.act():
                 continue
-            if self._all_ended() and not self.waiting:
+            if self.all_ended() and not self.waiting:
                 break
             if not self.process.sim.step() and not self.process.dead:
                 break
         for order in self.waiting:  # that nobody came to
             if order.what == "submit":
-                self._live_on()
+                self.live_on()
                 self.callers.call("submit", order.task)
 
-    def _live_on(self) -> bool:
+    def live_on(self) -> bool:
         """Whether the process had to be opened anew."""
         process = self.process
         if not process.dead and process.runtime._failed is None:
@@ -315,6 +315,9 @@ class Run:
         if not process.dead:
             self.die(0.0)
         self.bury()
+        self.people.act_while_down()
+        if not self.calm and self.processes <= len(self.schedule.away):
+            self.clock.advance(self.schedule.away[self.processes - 1])
         self.open()
         if self.straggler is not None and not self.process.dead:
             old, self.straggler = self.straggler, None
@@ -332,60 +335,12 @@ class Run:
             self.callers.call(order.what, order.task)
         return True
 
-    def _calm(self) -> None:
-        """No faults any more: every task must come to its end, and in time."""
-        while self._live_on():
-            pass
-        self.calm = True
-        for number in range(len(self.schedule.tasks)):  # as a caller that tries again
-            self.callers.call("submit", number)
-            if self._live_on():  # the last fault had the runtime give up
-                self.reopened += 1
-                self.callers.call("submit", number)
-        while self.process.sim.asleep and self.process.sim.step():
-            pass
-        since = self.clock.monotonic()
-        told: Counter[str] = Counter()
-        while True:
-            if self._all_ended():
-                break
-            if self.reopened < 1 and self._live_on():
-                self.reopened += 1  # the last fault had the runtime give up
-                since = self.clock.monotonic()
-            elif (number := self._stopped()) is not None:
-                task = self.tasks[number]
-                told[task] += 1
-                if told[task] > STOPS:
-                    row = self.witness.row(task)
-                    self.note("live_after_faults", f"stops for ever: {row}")
-                    return
-                short = self.witness.row(task)["reason"] == "budget"
-                self.callers.call("extend" if short else "resume", number)
-                since = self.clock.monotonic()
-            elif self._is_over(since):
-                break
-        rows = [self.witness.row(task) for task in self.tasks.values()]
-        self.findings.check(
-            "live_after_faults",
-            self._all_ended(),
-            lambda: f"{CALM} s without faults: {rows}",
-        )
-
-    def _is_over(self, since: float) -> bool:
-        """Take one step; whether there was none, or no time for it."""
-        return self.clock.monotonic() - since > CALM or not self.process.sim.step()
-
-    def _all_ended(self) -> bool:
+    def all_ended(self) -> bool:
+        """Whether every task of the schedule has left."""
         self.witness.look()
         wanted = len(self.schedule.tasks)
         ended = sum(task in self.witness.ended for task in self.tasks.values())
         return ended == wanted
-
-    def _stopped(self) -> int | None:
-        for number, task in self.tasks.items():
-            if self.witness.row(task).get("status") in STOPPED:
-                return number
-        return None
 
 
 def run(schedule: Schedule) -> tuple[Verdict, list[str]]:

@@ -16,6 +16,7 @@ __all__ = [
     "KillProcess",
     "Order",
     "RaiseAt",
+    "Reply",
     "Schedule",
     "Slow",
     "TaskSpec",
@@ -51,10 +52,16 @@ ELSEWHERE = (
     "admission.activated",
     "admission.passivated",
     "admission.left",
+    "approval.asked",
+    "approval.answered",
+    "inbox.applied",
+    "timer.set",
+    "timer.fired",
 )
 # A raise at these is the executor's, or the writer's, to bear: not a crash of an actor.
 RAISING = (*BETWEEN_APPENDS, "journal.append.before", "task.decided", "effect.recorded")
 ORDERS = ("pause", "resume", "cancel", "extend")
+NEVER = 100_000  # steps; more than any run takes
 HOUR = 3600.0  # seconds
 
 
@@ -122,25 +129,48 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """At a step somebody tells a task something; `what` is one of `ORDERS`."""
+    """At a step somebody tells a task something; `what` is one of `ORDERS`.
+
+    Or it is `submit`, `close`, or `stray`: the answer to what that task never asked.
+    """
 
     step: int
     what: str
     task: int
 
 
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """How somebody answers the next approval, `delay` steps after it was asked.
+
+    By `inbox` another process does, even while this one is down. With `again` somebody
+    else answers the opposite, the other way, later on.
+    """
+
+    delay: int
+    approved: bool
+    inbox: bool
+    again: bool
+
+
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One task: when it is submitted, and with how much money."""
+    """One task: when it is submitted, and with how much money.
+
+    It is to begin `after` seconds, at the earliest; `agent` is one of the script's.
+    """
 
     step: int
     priority: int
     model_calls: int
+    agent: str
+    after: float | None
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run. Faults come within the first `storm` steps, then it must end well.
 
-    `lags` are seconds until the world shows an effect that happened, in turn.
+    `lags` are seconds until the world shows an effect that happened, in turn, and
+    `away` seconds that pass between a process and the next. `replies` go to approvals
+    as they are asked; whoever else asks is told yes at once.
     """
 
     seed: int
@@ -153,17 +183,22 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     slow: tuple[Slow, ...]
     orders: tuple[Order, ...]
     lags: tuple[float, ...]
+    replies: tuple[Reply, ...]
+    away: tuple[float, ...]
 
 
 def schedule_of(seed: int) -> Schedule:
     """The schedule of a seed."""
     chance = random.Random(f"schedule {seed}")
+    waits = random.Random(f"waits {seed}")
     storm = chance.randint(150, 700)
     tasks = tuple(
         TaskSpec(
             step=0 if number == 0 else chance.randrange(storm // 2),
             priority=chance.choice((0, 0, 1)),
             model_calls=chance.choice((4, 100, 100)),
+            agent=waits.choice(("worker", "waiter")),
+            after=waits.choice((None, None, None, 3.0, 30.0)),
         )
         for number in range(chance.choice((1, 2, 2, 3)))
     )
@@ -179,6 +214,11 @@ def schedule_of(seed: int) -> Schedule:
             task=chance.randrange(len(tasks)),
         )
         for _ in range(chance.choice((0, 1, 2, 3)))
+    ) + tuple(
+        Order(
+            step=waits.randrange(storm), what="stray", task=waits.randrange(len(tasks))
+        )
+        for _ in range(waits.choice((0, 0, 1)))
     )
     return Schedule(
         seed=seed,
@@ -191,6 +231,17 @@ def schedule_of(seed: int) -> Schedule:
         slow=slow,
         orders=tuple(sorted(orders, key=lambda order: order.step)),
         lags=tuple(chance.choice((0.0, 0.5, 1.6)) for _ in range(8)),
+        replies=tuple(_reply(waits) for _ in range(waits.choice((0, 3, 6)))),
+        away=tuple(waits.choice((0.0, 0.0, 4.0, 40.0)) for _ in range(6)),
+    )
+
+
+def _reply(chance: random.Random) -> Reply:
+    return Reply(
+        delay=chance.choice((0, 0, 5, 20, 60, NEVER)),
+        approved=chance.random() < 0.6,
+        inbox=chance.random() < 0.5,
+        again=chance.random() < 0.3,
     )
 
 

@@ -10,11 +10,11 @@ from tests.simulation.schedule import Schedule
 
 __all__ = ["shrink"]
 
-PARTS = ("faults", "slow", "orders")
+PARTS = ("faults", "slow", "orders", "replies", "away")
 
 
 def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
-    """Leave out faults, naps and orders one by one while `fails` still holds."""
+    """Leave out faults, naps, orders and so on one by one while `fails` still holds."""
     smaller = True
     while smaller:
         smaller = False

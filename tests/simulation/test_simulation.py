@@ -13,27 +13,34 @@ import pytest
 from tests.simulation.catching import catches, smallest, verdict
 from tests.simulation.findings import INVARIANTS
 from tests.simulation.mutants import MUTANTS, mutated
+from tests.simulation.run import Run
 from tests.simulation.schedule import schedule_of
+from tests.simulation.shrink import shrink
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = 10
 SEEDS = 200
+WAITING = (2, 4, 13, 14, 18)  # seeds that show every way to wait
 # Seeds that show a mutant: several, since a step more in the product moves the faults.
 CATCHING: dict[str, tuple[int, ...]] = {
     "skip_the_flush": (0, 1, 2),
     "record_before_execute": (8, 20, 24),
     "forget_settle": (0, 1, 2),
     "settle_twice": (0, 1, 2),
-    "ignore_the_runtimes_epoch": (20, 49, 50, 57),
-    "ignore_the_lease": (4, 27, 30),
+    "ignore_the_runtimes_epoch": (57, 59, 99, 134),
+    "ignore_the_lease": (30, 43, 61, 71),
     "load_before_the_queue": (1, 2, 4),
     "reuse_a_stale_snapshot": (0, 1, 2),
     "drop_the_wake_again_mark": (1, 3, 5),
+    "lose_a_timer": (4, 14, 20, 45),
+    "wake_before_the_time": (0, 1, 2),
+    "run_without_approval": (0, 1, 2),
+    "answer_an_approval_twice": (3, 4, 13, 14),
     "restart_without_backoff": (3, 4, 9),
-    "send_again_on_down": (74, 117, 134, 220),
+    "send_again_on_down": (110, 115, 134, 170),
     "probe_while_the_worker_lives": (24, 27, 31),
-    "believe_an_absence_at_once": (46, 54, 83, 87),
-    "a_new_key_for_each_attempt": (17, 25, 35),
+    "believe_an_absence_at_once": (31, 99, 251, 306),
+    "a_new_key_for_each_attempt": (54, 80, 106, 109),
     "accept_every_answer": (0, 1, 2),
     "grant_without_limit": (1, 3, 5),
     "give_a_grant_twice": (0, 1, 2),
@@ -46,6 +53,7 @@ for seed in (3, 31, 41):
 """
 
 
+@pytest.mark.proof("seeds")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_invariant_holds_whatever_goes_wrong(part: int) -> None:
     # P1 P2 P3 P4 P5 P6 P7 P8 P9
@@ -60,6 +68,7 @@ def test_every_invariant_holds_whatever_goes_wrong(part: int) -> None:
     assert crashes > 0
 
 
+@pytest.mark.proof("mutants")
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_broken_product_is_caught(name: str) -> None:
     assert any(catches(seed, name) for seed in CATCHING[name])
@@ -83,6 +92,41 @@ def test_a_seed_gives_the_same_schedule_whatever_the_hash_seed() -> None:
     assert len(set(one.split())) == 3
 
 
+def test_tasks_wait_for_people_and_for_the_time_in_every_way() -> None:
+    # What the other tests would not miss: a workload in which nobody waits.
+    seen: set[str] = set()
+    for seed in WAITING:
+        one = Run(schedule_of(seed))
+        assert one.whole().wrong == []
+        submitted = {
+            entry.task: entry.record.at
+            for entry in one.witness.entries
+            if entry.type == "TaskQueued" and entry.body["not_before"] is not None
+        }
+        for entry in one.witness.entries:
+            body = entry.body
+            match entry.type:
+                case "ApprovalAnswered":
+                    way = "inbox" if body["by"].startswith("c-") else "caller"
+                    seen.add(f"{way}: {body['approved']}")
+                case "CommandApplied":
+                    seen.add(f"command: {body['said'].split(';')[0]}")
+                case "TimerFired":
+                    seen.add("slept")
+                case "TaskActivated" if entry.task in submitted:
+                    seen.add("begun later")
+    assert seen >= {
+        "inbox: True",
+        "inbox: False",
+        "caller: True",
+        "caller: False",
+        "command: it was answered before",
+        "command: there is no approval 'a-nobody'",
+        "slept",
+        "begun later",
+    }
+
+
 def test_a_failing_schedule_is_made_smaller() -> None:
     name = "probe_while_the_worker_lives"
     seed = next(seed for seed in CATCHING[name] if catches(seed, name))
@@ -92,3 +136,14 @@ def test_a_failing_schedule_is_made_smaller() -> None:
     assert len(less.slow) == 1
     assert len(less.faults) <= len(whole.faults)
     assert less != whole
+
+
+def test_answers_and_time_away_that_do_not_matter_are_left_out() -> None:
+    whole = next(
+        schedule
+        for schedule in map(schedule_of, range(SEEDS))
+        if sum(not reply.approved for reply in schedule.replies) > 1
+    )
+    less = shrink(whole, lambda tried: not all(one.approved for one in tried.replies))
+    assert [reply.approved for reply in less.replies] == [False]
+    assert less.away == ()

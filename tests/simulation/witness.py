@@ -39,7 +39,11 @@ class Witness:
         self.changed: list[int] = []
         self._requests: dict[str, str] = {}  # request id -> task
         self._registered: dict[tuple[str, int], dict[str, Any]] = {}  # task, op
-        self._completed: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._answered: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._cited: dict[str, set[str]] = {}  # request id -> approvals
+        self._asked: dict[str, tuple[str, str]] = {}  # approval -> tool, arguments
+        self.verdicts: dict[str, dict[str, Any]] = {}  # approval -> its first answer
+        self.due: dict[tuple[str, int], float] = {}  # task, op -> its time, not over
         self.ended: dict[str, str] = {}  # task -> status
 
     def look(self) -> list[Entry]:
@@ -67,10 +71,19 @@ class Witness:
         self.look()
         return self._requests.get(request_id)
 
-    def completed_calls(self, task: str, step: str) -> set[tuple[str, str]]:
-        """Tool and arguments of every call of a step that is on record as done."""
+    def approved(self, request_id: str, tool: str, arguments: dict[str, Any]) -> bool:
+        """Whether an approval of exactly this is durable, and cited by the request."""
         self.look()
-        return self._completed.get((task, step), set())
+        return any(
+            self._asked.get(one) == (tool, _text(arguments))
+            and self.verdicts.get(one, {}).get("approved") is True
+            for one in self._cited.get(request_id, ())
+        )
+
+    def answered_calls(self, task: str, step: str) -> set[tuple[str, str]]:
+        """Tool and arguments of the calls of a step that were done, or rejected."""
+        self.look()
+        return self._answered.get((task, step), set())
 
     def row(self, task: str) -> dict[str, Any]:
         """The task's row; empty where there is none."""
@@ -79,16 +92,42 @@ class Witness:
 
     def _note(self, entry: Entry) -> None:
         body = entry.body
-        if entry.type == "EffectRegistered":
-            self._registered[entry.task, body["op"]] = body
-            if body["kind"] == "tool" and body.get("reused") is None:
-                self._requests[body["request_id"]] = entry.task
-        elif entry.type == "EffectRecorded" and body["status"] == "completed":
-            made = self._registered[entry.task, body["op"]]
-            if made["kind"] == "tool":
-                arguments = json.dumps(json.loads(made["arguments"]), sort_keys=True)
-                key = entry.task, made["step"]
-                done = self._completed.setdefault(key, set())
-                done.add((made["name"], arguments))
-        elif entry.type == "TaskLeft":
-            self.ended[body["task"]] = body["status"]
+        match entry.type:
+            case "EffectRegistered":
+                self._registered[entry.task, body["op"]] = body
+                if body["kind"] == "tool" and body.get("reused") is None:
+                    request = body["request_id"]
+                    self._requests[request] = entry.task
+                    self._cited.setdefault(request, set()).add(body["approval"])
+            case "EffectRecorded" if (
+                body["status"] == "completed" or body["by"] == "person"
+            ):
+                self._note_answer(entry.task, body["op"])
+            case "ApprovalAsked":
+                arguments = _text(json.loads(body["arguments"]))
+                self._asked[body["approval"]] = body["tool"], arguments
+            case "ApprovalAnswered":
+                self.verdicts.setdefault(body["approval"], body)
+            case "TimerSet":
+                self.due[entry.task, body["op"]] = body["at"]
+            case "TimerFired":
+                self.due.pop((entry.task, body["op"]), None)
+            case "TaskQueued" if body["not_before"] is not None:
+                self.due[entry.task, 0] = body["not_before"]
+            case "TaskActivated":
+                self.due.pop((entry.task, 0), None)
+            case "TaskLeft":
+                self.ended[entry.task] = body["status"]
+                for key in [key for key in self.due if key[0] == entry.task]:
+                    del self.due[key]
+
+    def _note_answer(self, task: str, op: int) -> None:
+        made = self._registered[task, op]
+        if made["kind"] == "tool":
+            arguments = json.loads(made["arguments"] or "{}")
+            done = self._answered.setdefault((task, made["step"]), set())
+            done.add((made["name"], _text(arguments)))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

@@ -33,6 +33,7 @@ def load(tmp_path: Path) -> Load:
 # -- power cuts --------------------------------------------------------------------
 
 
+@pytest.mark.proof("cuts")
 @pytest.mark.parametrize("seed", range(CUTS))
 def test_a_power_cut_loses_nothing_acknowledged_and_leaves_nothing_half(
     seed: int,

@@ -18,11 +18,13 @@ NONE = frozenset[str]()
 NOW = 1_700_000_000.0
 
 
-def queued(task: str, priority: int = 0, key: str | None = None) -> TaskQueued:
-    return TaskQueued(task=task, agent="a", group="", priority=priority, key=key)
+def queued(
+    task: str, priority: int = 0, key: str | None = None, group: str = ""
+) -> TaskQueued:
+    return TaskQueued(task=task, agent="a", group=group, priority=priority, key=key)
 
 
-def activated(task: str, epoch: int, order: str = "run") -> TaskActivated:
+def activated(task: str, epoch: int = 1, order: str = "run") -> TaskActivated:
     return TaskActivated(task=task, epoch=epoch, since=0, order=order, by="")  # type: ignore[arg-type]
 
 
@@ -143,3 +145,47 @@ def test_only_somebody_who_has_it_go_on_gives_recoveries_back() -> None:
     resumed = fold(TaskWoken(task="1", order="resume", by="me"), state=stopped)
     again = TaskActivated(task="1", epoch=2, since=2, order="resume", by="me")
     assert not fold(again, state=resumed).tasks["1"].forgiven
+
+
+def test_groups_that_wait_get_slots_in_turn_however_many_tasks_they_have() -> None:
+    # B65
+    state = QueueState()
+    for n in range(1000):
+        state = apply(state, queued(f"big-{n}", group="big"))
+    state = apply(state, queued("small", group="small"))
+    starts: list[str] = []
+    for _ in range(2):
+        (task,) = due(state, slots=1, held=NONE, now=NOW)
+        starts.append(task)
+        state = apply(state, activated(task))
+        state = apply(state, TaskLeft(task=task, status="completed"))
+    assert starts == ["big-0", "small"]
+
+
+def test_a_group_that_comes_later_does_not_catch_up_on_what_it_missed() -> None:
+    state = QueueState()
+    for n in range(10):
+        state = apply(state, queued(f"a-{n}", group="a"))
+    for n in range(5):
+        state = apply(state, activated(f"a-{n}"))
+    for n in range(10):
+        state = apply(state, queued(f"b-{n}", group="b"))
+    order = due(state, slots=5 + 6, held=NONE, now=NOW)
+    assert [name[0] for name in order] == ["a", "b"] * 3
+
+
+def test_a_task_that_recovers_takes_no_turn_from_its_group() -> None:
+    state = QueueState()
+    for name in ("a-1", "b-1", "a-2", "b-2"):
+        state = apply(state, queued(name, group=name[0]))
+    state = apply(state, activated("a-1"))
+    state = apply(state, activated("b-1"))
+    for _ in range(3):
+        state = apply(state, activated("a-1"))
+    assert due(state, slots=3, held=NONE, now=NOW) == ["a-2"]
+
+
+def test_a_group_without_tasks_is_forgotten() -> None:
+    state = apply(QueueState(), queued("a-1", group="a"))
+    state = apply(apply(state, activated("a-1")), TaskLeft(task="a-1", status="failed"))
+    assert state.turns == {}

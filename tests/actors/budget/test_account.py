@@ -18,6 +18,7 @@ from perdure.actors.budget.account import (
     limits_of,
     refusal,
     shown,
+    unpriced,
 )
 from perdure.actors.events import (
     AccountClosed,
@@ -91,6 +92,37 @@ def test_time_is_refused_only_when_none_is_left() -> None:
     assert refusal(account(milliseconds=0), estimate, floor=0.0) is not None
 
 
+def test_a_model_call_without_a_price_is_refused_where_cost_is_limited() -> None:
+    state = account(cost=1_500_000_000_000, tokens=9)
+    call = {"model_calls": 1, "tokens": 5}
+    refused = unpriced(state, call)
+    assert refused == Refusal(
+        dimension="cost",
+        limit=1_500_000_000_000,
+        requested=None,
+        remaining=1_500_000_000_000,
+    )
+    assert str(refused) == (
+        "cost: the price of the call is not known, and 1.5 is left of 1.5; give the "
+        "agent a price"
+    )
+    assert unpriced(state, {**call, "cost": 0}) is None
+    assert unpriced(state, {"tool_calls": 1}) is None
+    assert unpriced(account(tokens=9), call) is None
+
+
+def test_a_refusal_says_costs_as_decimals_and_counts_as_they_are() -> None:
+    refused = refusal(account(cost=10**12), {"cost": 2 * 10**12}, floor=0.1)
+    assert str(refused) == "cost: 2 wanted, 1 left of 1"
+    refused = refusal(account(tokens=7), {"tokens": 8}, floor=0.1)
+    assert str(refused) == "tokens: 8 wanted, 7 left of 7"
+
+
+def test_the_floor_is_kept_of_the_cost_too() -> None:
+    assert refusal(account(cost=100), {"cost": 90}, floor=0.1) is None
+    assert refusal(account(cost=100), {"cost": 91}, floor=0.1) is not None
+
+
 def test_a_settlement_may_overdraw_by_the_error_of_its_estimate() -> None:
     state = settled(reserved(account(tokens=100), 1, tokens=90), 1, tokens=110)
     assert state.available == {"tokens": -10}
@@ -145,6 +177,10 @@ def test_an_alert_rings_once_at_a_fifth_and_again_after_a_grant() -> None:
     assert [one.dimension for one in alerts(state, threshold=0.2)] == ["tokens"]
 
 
+def test_what_was_never_granted_rings_no_alert() -> None:
+    assert alerts(account(tokens=0), threshold=0.2) == []
+
+
 def test_events_of_other_streams_are_refused() -> None:
     with pytest.raises(TypeError, match="TaskClosed"):
         apply(AccountState(), TaskClosed(status="completed"))
@@ -191,6 +227,7 @@ def test_zero_is_a_limit_and_none_is_none() -> None:
         "milliseconds": 2000,
     }
     assert limits_of(Budget()) == {}
+    assert limits_of(Budget(cost=0, seconds=0)) == {"cost": 0, "milliseconds": 0}
 
 
 def test_amounts_are_shown_as_people_read_them() -> None:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.actors.context.measure import characters, total
+from perdure.actors.context.measure import characters, copied, total
 from perdure.context import ContextBudgetError, canonical, request_characters
 
 from .histories import TOOL, user, well_formed
@@ -61,3 +62,16 @@ def test_parts_add_up_to_the_whole_request(
 
 def test_a_request_without_messages_adds_up_too() -> None:
     assert total(0, 0, 2) == request_characters([], [])
+
+
+def test_a_copy_shares_nothing_that_could_change() -> None:
+    message = {"role": "user", "content": [{"text": "x"}], "n": 1.5, "none": None}
+    value = [message, OrderedDict(inner=[1])]
+    found = copied(value)
+    assert found == value
+    found[0]["content"][0]["text"] = "harmed"
+    found[1]["inner"].append(2)
+    assert value == [
+        {"role": "user", "content": [{"text": "x"}], "n": 1.5, "none": None},
+        OrderedDict(inner=[1]),
+    ]

@@ -48,6 +48,16 @@ def talks(ctx: ToolContext) -> str:
     return "talked"
 
 
+class Declined(Exception):
+    """The tool's own."""
+
+
+@tool(isolate="process", failed=(Declined,), unknown=(ConnectionRefusedError,))
+def declares(declines: bool) -> str:
+    """Raise what this tool says something of."""
+    raise Declined("no") if declines else ConnectionRefusedError("after the act")
+
+
 @tool(isolate="process")
 def leaves(code: int) -> str:
     """End the process."""

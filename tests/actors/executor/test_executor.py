@@ -125,9 +125,8 @@ def test_past_its_deadline_an_outcome_is_unknown_and_a_late_one_moves_nothing(
     assert alive == [True]
     assert not bench.executor.worker_lives(("t", "w"))
     assert bench.executor.outcome(("t", "w")) == only
-    assert bench.lines == [
-        ("effect.late", {"task": "t", "work": "w", "name": "w", "status": "completed"})
-    ]
+    late = {"task": "t", "work": "w", "name": "w", "status": "completed", "detail": ""}
+    assert bench.lines == [("effect.late", late)]
 
 
 def test_a_forgotten_worker_is_let_go_when_it_ends(bench: Bench) -> None:

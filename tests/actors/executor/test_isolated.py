@@ -113,6 +113,13 @@ def test_it_runs_in_another_process_and_is_given_what_it_asks_for(desk: Desk) ->
     assert gone(int(pid))
 
 
+def test_what_a_tool_declares_of_its_exceptions_holds_there_too() -> None:
+    no = Desk().run(hostile.declares, declines=True)
+    assert (no.status, no.started, no.error) == ("failed", False, "Declined: no")
+    lost = Desk().run(hostile.declares, declines=False)
+    assert (lost.status, lost.started) == ("unknown", True)
+
+
 def test_what_it_logs_is_bounded_and_costs_no_answer(desk: Desk) -> None:
     assert text(desk.run(hostile.talks)) == "talked"
     assert len(desk.lines) == LOG_LINES

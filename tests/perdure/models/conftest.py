@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -29,6 +29,7 @@ class Endpoint(ThreadingHTTPServer):
         self.status = 200
         self.extra: dict[str, str] = {}
         self.body: bytes = b""
+        self.planned: list[Callable[[], None]] = []  # one before each request
 
     @property
     def url(self) -> str:
@@ -53,6 +54,8 @@ class Handler(BaseHTTPRequestHandler):
         self.server.requests.append(json.loads(body))
         self.server.headers.append({k.lower(): v for k, v in self.headers.items()})
         self.server.paths.append(self.path)
+        if self.server.planned:
+            self.server.planned.pop(0)()
         if self.server.hangs:
             self.server.released.wait()
         if self.server.drips:

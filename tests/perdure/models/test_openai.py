@@ -147,7 +147,9 @@ def test_cached_input_counts_once(endpoint: Any) -> None:
             "prompt_tokens_details": {"cached_tokens": 39_000},
         },
     )
-    assert ask(endpoint.url).usage == Usage(input_tokens=39_019, output_tokens=5)
+    assert ask(endpoint.url).usage == Usage(
+        input_tokens=39_019, output_tokens=5, cached_input_tokens=39_000
+    )
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503])

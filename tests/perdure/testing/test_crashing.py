@@ -104,5 +104,5 @@ def test_an_agent_that_does_not_complete_is_refused(tmp_path: Path) -> None:
         tools=[broken],
         accept=lambda result, view: "never",
     )
-    with pytest.raises(AssertionError, match="without a kill"):
+    with pytest.raises(AssertionError, match="without a crash"):
         crash_everywhere(refusing, "act")

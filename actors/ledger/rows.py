@@ -1,0 +1,68 @@
+"""What others look up of a ledger without folding it: rows in its transactions.
+
+An effect in doubt has a row from the record that says `unknown` to the record or the
+attempt after it; a read in doubt concerns nobody: it is repeated. An effect that its
+caller named has one for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ...storage.records import Row
+from ..events import EffectRecorded, EffectRegistered, Event
+from ..names import DOUBTS, effect
+from .entry import Entry, LedgerState, apply
+from .keys import keyed_row
+
+__all__ = ["DoubtRow", "rows_of"]
+
+
+class DoubtRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An effect that may have happened: which attempt of which call of which task."""
+
+    task: str
+    op: int
+    attempt: int
+    tool: str
+
+
+def rows_of(task: str, state: LedgerState, events: Sequence[Event]) -> list[Row]:
+    """The rows that change with these events, appended to a ledger in `state`."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in (*_doubts(task, state, events), *_named(state, events)):
+        found[row.space, row.key] = row
+    return list(found.values())
+
+
+def _doubts(task: str, state: LedgerState, events: Sequence[Event]) -> Iterator[Row]:
+    for event in events:
+        if not isinstance(event, EffectRegistered | EffectRecorded):
+            continue
+        entry = state.entries.get(event.op)
+        if entry is None or entry.effect == "read":
+            continue
+        key = effect(task, event.op)
+        if isinstance(event, EffectRecorded) and event.status == "unknown":
+            yield _doubt(task, key, entry)
+        elif entry.status == "unknown":
+            yield Row(space=DOUBTS, key=key, value=None)
+
+
+def _named(state: LedgerState, events: Sequence[Event]) -> Iterator[Row]:
+    for event in events:
+        named = isinstance(event, EffectRegistered) and bool(event.named)
+        if isinstance(event, EffectRecorded):
+            entry = state.entries.get(event.op)
+            named = entry is not None and bool(entry.named)
+        if named:
+            state = apply(state, event)
+            assert isinstance(event, EffectRegistered | EffectRecorded)
+            yield keyed_row(state.entries[event.op])
+
+
+def _doubt(task: str, key: str, entry: Entry) -> Row:
+    row = DoubtRow(task=task, op=entry.op, attempt=entry.attempt, tool=entry.name)
+    return Row(space=DOUBTS, key=key, value=msgspec.json.encode(row))

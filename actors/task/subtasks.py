@@ -1,0 +1,254 @@
+"""The task's part for calls that are tasks of their own: started, awaited, told of.
+
+    share of the money -> SubtaskStarted -> queued -> SubtaskEnded -> through the door
+
+The child's id is made of its parent's and the operation's number, so that it is begun
+once however often that is asked. Meanwhile the parent is a row, without a slot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...storage.reader import Reader
+from ...supervision.faults import hit
+from ..budget.account import Books, Budget, add, limits_of
+from ..budget.share import charged
+from ..errors import Misuse
+from ..events import (
+    Amounts,
+    CallTool,
+    SubtaskEnded,
+    SubtaskStarted,
+    TaskSubmitted,
+)
+from ..names import ADMISSION, TASK_ROWS
+from ..protocol import Cancel, Given, Submit
+from ..submission import make_submission
+from ..tool import Tool
+from .decide import Drive
+from .rows import TaskRow
+from .state import Op
+
+if TYPE_CHECKING:
+    from .actor import Task
+
+__all__ = ["Subtasks", "SubtasksFound"]
+
+ENDED = ("completed", "failed", "cancelled")
+LOST = "it could not be started: its agent is not registered any more"
+
+
+class SubtasksFound(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of this task's sub-tasks, by operation; None where there is none."""
+
+    incarnation: int
+    found: dict[int, bytes | None] | BaseException
+
+
+class Subtasks:
+    """Starts sub-tasks, and gives their results to the door."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._reads = 0
+        self._given: dict[int, Given] = {}  # by operation, until it is observed
+        self._cancelled: set[int] = set()
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether it is not known yet that all of them exist and go on."""
+        return self._reads > 0 or self._task.requests.open(_is_submit) > 0
+
+    def given(self, op: int) -> Given | None:
+        """How the sub-task ended that an operation was, once that is known."""
+        return self._given.get(op)
+
+    def passes(self, op: Op) -> bool:
+        """Whether an operation may go on; a sub-task's once its result is here."""
+        tool = self._tool(op)
+        if tool is None or op.op in self._given:
+            return True
+        if op.gate == "returned":
+            self.look()
+            return False
+        assert isinstance(op.action, CallTool)
+        try:
+            values = tool.parse(op.action.arguments)
+            self._submission(op, values, {})
+        except ValueError:
+            pass  # the door says what is wrong
+        except Misuse as error:
+            self._given[op.op] = Given(status="failed", text=str(error), books=Books())
+        return True
+
+    def share(self, op: Op) -> Amounts | None:
+        """What a sub-task is to get by its call; None for every other operation."""
+        tool = self._tool(op)
+        if tool is None or op.gate or op.op in self._given:
+            return None
+        assert isinstance(op.action, CallTool)
+        try:
+            limits = tool.parse(op.action.arguments)["budget"]
+        except ValueError:
+            return None
+        return limits_of(Budget(**msgspec.structs.asdict(limits))) if limits else {}
+
+    def start(self, op: Op, amounts: Amounts) -> None:
+        """The money is set aside: write the sub-task down, then queue it."""
+        task = self._task
+        child = f"{task.id}.{op.op}"
+        task.append(SubtaskStarted(op=op.op, child=child, amounts=amounts))
+        hit("subtask.started", task.subject(op))
+        self._queue(task.state.ops[op.op])
+
+    def _queue(self, op: Op) -> None:
+        task = self._task
+        tool = self._tool(op)
+        assert isinstance(op.action, CallTool)
+        try:
+            values = tool.parse(op.action.arguments) if tool else None
+            child = self._submission(op, values, op.amounts) if values else None
+        except (ValueError, Misuse):
+            child = None
+        if child is None:
+            self._ended(op, "failed", Given(status="failed", text=LOST, books=Books()))
+            return
+        message = Submit(task=child, reply_to=task.address)
+        task.requests.send(("submit", child.task), _admission(task), message)
+
+    def queued(self, child: str) -> None:
+        """The sub-task is durable; from here on its end wakes this task."""
+        self._task.requests.answered(("submit", child))
+
+    def _submission(
+        self, op: Op, values: dict[str, Any], amounts: Amounts
+    ) -> TaskSubmitted:
+        """The child's submission. Raises Misuse for what cannot be one."""
+        task = self._task
+        house, mine = task.house, task.state.task
+        agent = house.agents.get(values["agent"])
+        if agent is None:
+            known = ", ".join(sorted(house.agents))
+            raise Misuse(f"there is no agent {values['agent']!r}; agents: {known}")
+        depth = mine.depth + 1
+        if depth > house.baseline.subtask_depth:
+            raise Misuse(
+                f"a sub-task of depth {depth} is not started, "
+                f"{house.baseline.subtask_depth} are allowed: do it here"
+            )
+        child = make_submission(
+            agent,
+            values["goal"],
+            task_id=f"{task.id}.{op.op}",
+            rules=house.baseline,
+            codec=house.codec,
+            inputs=values["inputs"],
+            constraints=mine.constraints,
+            budget=None,
+            group=mine.group,
+            priority=mine.priority,
+            key=None,
+            deadline=mine.deadline,
+            not_before=None,
+        )
+        return msgspec.structs.replace(
+            child, budget=amounts, parent=task.id, parent_op=op.op, depth=depth
+        )
+
+    # ── its end ──────────────────────────────────────────────────────────────────
+
+    def look(self) -> None:
+        """Read how the sub-tasks stand, behind all appends so far."""
+        task = self._task
+        wanted = {
+            op.op: op.child
+            for op in task.state.open_ops()
+            if op.gate in ("delegated", "returned") and op.op not in self._given
+        }
+        if not wanted:
+            return
+        self._reads += 1
+        address, incarnation = task.address, task.incarnation
+
+        def read(reader: Reader) -> dict[int, bytes | None]:
+            return {op: reader.row(TASK_ROWS, child) for op, child in wanted.items()}
+
+        def done(found: dict[int, bytes | None] | BaseException) -> None:
+            address.tell(SubtasksFound(incarnation=incarnation, found=found))
+
+        task.house.journal.read(read, done)
+
+    def found(self, message: SubtasksFound) -> None:
+        """Take the results that have come; start what was written down only."""
+        task = self._task
+        if message.incarnation != task.incarnation:
+            return
+        self._reads -= 1
+        if isinstance(message.found, BaseException):
+            raise message.found
+        if task.parting.leaving:
+            return
+        for number, body in message.found.items():
+            op = task.state.ops.get(number)
+            if op is None or not op.open or number in self._given:
+                continue
+            if body is None:
+                self._queue(op)
+                continue
+            row = msgspec.json.decode(body, type=TaskRow)
+            if row.status in ENDED:
+                self._ended(op, row.status, self._result(op, row))
+
+    def _result(self, op: Op, row: TaskRow) -> Given:
+        books = charged(row.books, op.amounts)
+        spent = add(books.spent, self._task.operations.own(op))
+        books = msgspec.structs.replace(books, spent=spent)
+        if row.status == "completed":
+            return Given(status="completed", text=row.output, books=books)
+        why = f": {row.reason}" if row.reason else ""
+        text = f"sub-task {row.task} ended as {row.status}{why}"
+        return Given(status="failed", text=text, books=books)
+
+    def _ended(self, op: Op, status: str, given: Given) -> None:
+        task = self._task
+        self._given[op.op] = given
+        task.parting.gone_on("approval", "timer", "subtask")
+        if op.gate == "delegated":
+            task.append(SubtaskEnded(op=op.op, child=op.child, status=status))
+            hit("subtask.ended", task.subject(op))
+        task.under_way.discard(Drive(op.op, op.attempt))
+
+    def observed(self, op: int) -> None:
+        """The result is in the record."""
+        self._given.pop(op, None)
+
+    def cancel(self, op: Op) -> None:
+        """Have a sub-task end, once it is sure to exist."""
+        task = self._task
+        if op.op in self._cancelled or self.unsettled:
+            return
+        self._cancelled.add(op.op)
+        _admission(task).tell(Cancel(task=op.child, by=f"its parent {task.id}"))
+
+    def admission_is_up(self) -> None:
+        """What it was told may not have been heard: tell it again, look again."""
+        self._cancelled.clear()
+        self.look()
+
+    def _tool(self, op: Op) -> Tool | None:
+        action = op.action
+        if not isinstance(action, CallTool):
+            return None
+        tool = self._task.agent.tools.get(action.tool)
+        return tool if tool is not None and tool.delegates else None
+
+
+def _admission(task: Task) -> Any:
+    return task.house.address(ADMISSION)
+
+
+def _is_submit(key: Any) -> bool:
+    return isinstance(key, tuple) and key[0] == "submit"

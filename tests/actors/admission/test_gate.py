@@ -1,0 +1,80 @@
+"""The recovery stream is written for tasks that are there, and for no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.actors.admission.gate import Gate
+from perdure.actors.admission.queue import Place, QueueState
+from perdure.storage.records import Record
+from tests.actors.admission.test_strikes import records
+
+
+class Journal:
+    """Counts what is written."""
+
+    def __init__(self) -> None:
+        self.appended = 0
+        self.epochs: list[int] = []
+
+    def acquire(self, stream: str, epoch: int) -> None:
+        self.epochs.append(epoch)
+
+    def append(self, changes: Any) -> Sequence[Record]:
+        self.appended += 1
+        return records("ProgressMade")
+
+
+class Admission:
+    """As much of it as the gate needs; a read ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.house = self
+        self.journal = Journal()
+        self.state = QueueState(
+            tasks={"t": Place(agent="a", group="", priority=0, place=1, epoch=1)}
+        )
+        self.found: Callable[[Any], None] | None = None
+
+    def read(self, run: Any, then: Callable[[Any], None]) -> None:
+        self.found = then
+
+    def draft(self, stream: str, version: int, event: Any) -> None:
+        return
+
+    def when_durable(self, seq: int, callback: Any) -> None:
+        return
+
+
+def progressed(*, ended: bool) -> int:
+    """How often the stream is written when a recovered task gets further."""
+    admission = Admission()
+    Gate(admission).progressed("t")  # type: ignore[arg-type]
+    if ended:
+        admission.state = QueueState()
+    assert admission.found is not None
+    admission.found(records("RecoveryBegan"))
+    return admission.journal.appended
+
+
+def test_progress_of_a_task_that_has_ended_meanwhile_is_not_written() -> None:
+    assert (progressed(ended=False), progressed(ended=True)) == (1, 0)
+
+
+@pytest.mark.parametrize(("recovered", "written"), [(1, [2]), (2, [])])
+def test_progress_of_a_task_that_was_activated_anew_meanwhile(
+    recovered: int, written: list[int]
+) -> None:
+    # It is written as the newest owner, and not for a recovery that began since.
+    admission = Admission()
+    Gate(admission).progressed("t")  # type: ignore[arg-type]
+    place = msgspec.structs.replace(admission.state.tasks["t"], epoch=2)
+    admission.state = QueueState(tasks={"t": place})
+    assert admission.found is not None
+    began = records("RecoveryBegan")
+    admission.found([msgspec.structs.replace(began[0], epoch=recovered)])
+    assert admission.journal.epochs == written

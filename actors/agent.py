@@ -14,7 +14,8 @@ from .errors import Misuse
 from .model import Model, ModelReply, ModelRequest, ToolSchema
 from .outcomes import NotSent
 from .price import Price
-from .tool import Tool
+from .tool import UNDO, Tool
+from .windows.limit import is_service
 
 __all__ = ["Accept", "Agent", "FixedLayer", "Plan", "Step", "View", "absent"]
 
@@ -112,13 +113,15 @@ class Agent:
         name: registered under this name; tasks refer to it.
         instructions: the fixed layer of every request.
         tools: what `@tool` declared.
-        model: anything with ``name`` and ``async complete(request)``.
+        model: anything with ``name`` and ``async complete(request)``; one that has a
+            ``service`` is called as often as a `RateLimit` of that name allows.
         plan: a `Plan`, a sequence of `Step`, or None for one free step.
         accept: judges the output of the whole task; like `Step.accept`.
         output: a msgspec Struct that the last step's result must fit; the task's
             output is then an instance of it.
-        recovery: ``declare`` asks the model for a declaration after a crash;
-            ``rules`` declares from the record.
+        recovery: ``declare`` asks the model for a declaration after a crash, and for
+            a word on where it stands before a pause for money; ``rules`` declares from
+            the record, and asks for neither.
         max_rounds: model replies a task without a plan may take; None takes the
             baseline's 50.
         price: what the model's tokens cost; None is unknown, never zero.
@@ -153,6 +156,7 @@ class Agent:
         self.recovery = recovery
         self.max_rounds = max_rounds
         self.price = price
+        self.service: str = getattr(model, "service", "")
         self._check()
         self.fixed = FixedLayer(instructions=instructions, tools=self.schemas())
 
@@ -161,6 +165,11 @@ class Agent:
             raise Misuse(
                 f"agent {self.name!r}: model={self.model!r} is no model; it needs a "
                 "`name` and `async complete(request)`"
+            )
+        if self.service != "" and not is_service(self.service):
+            raise Misuse(
+                f"agent {self.name!r}: its model's service={self.service!r} must be a "
+                "name, the one that a RateLimit gives"
             )
         if self.accept is not None and not callable(self.accept):
             raise Misuse(
@@ -192,6 +201,13 @@ class Agent:
                 f"agent {self.name!r}: price={self.price!r} is no Price; give "
                 "Price(input='2.50', output='10'), for a million tokens each"
             )
+
+    def tool_of(self, name: str, *, undo: bool = False) -> Tool | None:
+        """The tool of that name; with `undo` what takes effects of another back."""
+        if not undo:
+            return self.tools.get(name)
+        tool = self.tools.get(name.removesuffix(UNDO))
+        return None if tool is None else tool.undo
 
     def schemas(self) -> list[ToolSchema]:
         """The tools as models are told of them, in the order they were given."""

@@ -12,6 +12,7 @@ AT_LEAST_ONE = frozenset(
     {
         "active_tasks",
         "big_value",
+        "closing_tokens",
         "output_tokens",
         "probe_attempts",
         "recovery_permits",
@@ -46,6 +47,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     declaration_retries: int = 3
     probe_attempts: int = 5
     floor: float = 0.10  # share of a grant kept for winding up (B78)
+    closing_tokens: int = 256  # output of the last call before a pause for money
     alert: float = 0.20  # share left at which an alert goes out (B81)
     tool_timeout: float = 60.0  # seconds
     model_timeout: float = 120.0  # seconds

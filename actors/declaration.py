@@ -8,11 +8,18 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .errors import Misuse
+from .windows.limit import is_service
 
 if TYPE_CHECKING:
     from .tool import Tool
 
-__all__ = ["MEMORY_AT_LEAST", "RESULT_AT_MOST", "check", "check_importable"]
+__all__ = [
+    "MEMORY_AT_LEAST",
+    "RESULT_AT_MOST",
+    "check",
+    "check_importable",
+    "check_undo",
+]
 
 MEMORY_AT_LEAST = 256 * 1024 * 1024  # bytes of address space
 RESULT_AT_MOST = 16_384  # characters that a record may show
@@ -33,6 +40,7 @@ def check(tool: Tool, *, settles: bool, failed: object, unknown: object) -> None
         _of_probes(tool, settles),
         _of_processes(tool),
         _result(tool),
+        _service(tool),
         _errors(failed, unknown),
     )
     for wrong in (one for rule in rules for one in rule):
@@ -59,15 +67,19 @@ def _seconds(tool: Tool) -> Iterator[str]:
         ("timeout", tool.timeout),
         ("settle", tool.settle),
         ("probe_after", tool.probe_after),
+        ("expires", tool.expires),
     ):
         if value is None:
             continue
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        least = "above 0" if field == "timeout" else "0 or more"
-        if not number or not (value > 0 if field == "timeout" else value >= 0):
+        above = field in ("timeout", "expires")
+        least = "above 0" if above else "0 or more"
+        if not number or not (value > 0 if above else value >= 0):
             yield f"{field}={value!r} must be {least} seconds"
         elif field == "probe_after" and value == math.inf:
             yield f"{field}={value!r} would never ask the probe; give seconds"
+        elif field == "expires" and value == math.inf:
+            yield f"{field}={value!r} never comes; drop it, or give seconds"
 
 
 def _functions(tool: Tool) -> Iterator[str]:
@@ -80,6 +92,8 @@ def _functions(tool: Tool) -> Iterator[str]:
             f"approval={tool.approval!r} is neither True, False nor a function of the "
             "arguments"
         )
+    elif tool.expires is not None and tool.approval is False:
+        yield f"expires={tool.expires!r} has no approval to end; add approval="
     if tool.key is not None and tool.repeat:
         yield (
             "key= makes equal calls one effect, and repeat=True makes each of them a "
@@ -101,6 +115,11 @@ def _of_reads(tool: Tool, settles: bool) -> Iterator[str]:
         yield "a read runs each time anyway; drop repeat=True"
     if tool.key is not None:
         yield "a read runs each time, so that no key names it; drop key="
+    if tool.undo is not None:
+        yield (
+            "a read changes nothing, so nothing is to be taken back; drop undo= or "
+            "declare another effect"
+        )
 
 
 def _of_probes(tool: Tool, settles: bool) -> Iterator[str]:
@@ -133,6 +152,14 @@ def _result(tool: Tool) -> Iterator[str]:
         )
 
 
+def _service(tool: Tool) -> Iterator[str]:
+    if tool.service is not None and not is_service(tool.service):
+        yield (
+            f"service={tool.service!r} must be a name such as 'smtp', the one that a "
+            "RateLimit gives"
+        )
+
+
 def _errors(failed: object, unknown: object) -> Iterator[str]:
     for field, classes in (("failed", failed), ("unknown", unknown)):
         if not isinstance(classes, tuple) or not all(map(_is_error, classes)):
@@ -154,6 +181,25 @@ def _is_error(value: object) -> bool:
 
 def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_undo(name: str, undo: Tool) -> None:
+    """Raise Misuse for a tool that cannot take effects of tool `name` back."""
+    taken = undo.parameters.__struct_fields__
+    if not taken or set(taken) - {"effect", "result"}:
+        wrong = (
+            f"takes {', '.join(taken) or 'nothing'}; it is called with "
+            "effect: Effect, with result: str, or with both"
+        )
+    elif undo.effect == "read":
+        wrong = "is a read, which changes nothing; declare it idempotent or once"
+    elif undo.undo is not None:
+        wrong = "has an undo= itself, which nobody would call; drop it"
+    elif undo.repeat or undo.key is not None:
+        wrong = "is made once for each effect; drop its repeat= or key="
+    else:
+        return
+    raise Misuse(f"tool {name!r}: undo={undo.function.__name__} {wrong}")
 
 
 def check_importable(name: str, function: Callable[..., Any]) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "AnswerRefused",
     "ApprovalAnswered",
     "ApprovalAsked",
+    "ApprovalExpired",
     "ApprovalTaken",
     "CallModel",
     "CallTool",
@@ -45,9 +46,15 @@ __all__ = [
     "RecoveryBegan",
     "RecoveryDeclared",
     "RecoveryLoaded",
+    "RejectionRepeated",
     "RequestBuilt",
     "Reserved",
+    "RestAsked",
     "Settled",
+    "SlotCame",
+    "SlotDeferred",
+    "SlotPromised",
+    "SlotTaken",
     "StepEnded",
     "StepPlan",
     "StepStarted",
@@ -66,6 +73,9 @@ __all__ = [
     "TaskWoken",
     "TimerFired",
     "TimerSet",
+    "Undoes",
+    "WindowClosed",
+    "WindowsSet",
     "task_of",
 ]
 
@@ -90,19 +100,36 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallModel(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
-    """Ask the model. `purpose` is the step's work, or a recovery declaration."""
+    """Ask the model: for the step's work, a recovery declaration, or a closing turn.
 
-    purpose: Literal["work", "declare"]
+    In the last one it says where the task stands before that pauses for money.
+    """
+
+    purpose: Literal["work", "declare", "closing"]
+
+
+class Undoes(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose effect a call takes back: an operation's, that completed at `place`.
+
+    That is the version of the ledger's stream which says so.
+    """
+
+    op: int
+    place: int
 
 
 class CallTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
-    """Call a tool as model call `parent` asked for, at place `index` of its calls."""
+    """Call a tool as model call `parent` asked for, at place `index` of its calls.
+
+    With `undoes` the task itself asks for it, to take an effect back.
+    """
 
     tool: str
     arguments: str
     call_id: str
     parent: int
     index: int
+    undoes: Undoes | None = None
 
 
 class TaskSubmitted(Event, frozen=True, kw_only=True):
@@ -174,7 +201,8 @@ class ActionObserved(Event, frozen=True, kw_only=True):
     """The task knows how an attempt ended; with `again` the operation goes on.
 
     `retry` counts the attempt against the limit of its kind: one that a crash cut off
-    does not count. `calls` is how many tools a model's reply asks for.
+    does not count. `calls` is how many tools a model's reply asks for, `said` the words
+    of a closing turn.
     """
 
     op: int
@@ -185,6 +213,7 @@ class ActionObserved(Event, frozen=True, kw_only=True):
     calls: int = 0
     reason: str = ""
     anchors: dict[str, str] = msgspec.field(default_factory=dict)
+    said: str = ""
 
 
 class AnswerRefused(Event, frozen=True, kw_only=True):
@@ -235,22 +264,52 @@ class TaskResumed(Event, frozen=True, kw_only=True):
 
 
 class ApprovalAsked(Event, frozen=True, kw_only=True):
-    """Operation `op` waits until somebody approves this call with these arguments."""
+    """Operation `op` waits until somebody approves this call with these arguments.
+
+    `at` is the second since the epoch, as is `expires`: from then on it is of no use.
+    """
 
     approval: str
     op: int
     tool: str
     arguments: str
+    at: float = 0.0
+    expires: float | None = None
 
 
 class ApprovalTaken(Event, frozen=True, kw_only=True):
-    """The task knows the answer; an approved call runs, a rejected one has failed."""
+    """The task knows the answer; an approved call runs, a rejected one has failed.
+
+    With `tool` and `arguments` it becomes that call, which is judged by its own rules.
+    `call` names a rejected call: the same one is not asked for again in this step.
+    """
 
     approval: str
     op: int
     approved: bool
     by: str
     why: str = ""
+    at: float = 0.0
+    tool: str = ""
+    arguments: str = ""
+    call: str = ""
+
+
+class ApprovalExpired(Event, frozen=True, kw_only=True):
+    """The time of an approval is over, and its call has not been made: no refusal."""
+
+    approval: str
+    op: int
+
+
+class RejectionRepeated(Event, frozen=True, kw_only=True):
+    """Operation `op` is a call that was rejected in this step: nobody is asked again.
+
+    `rejected` is by whom, and why.
+    """
+
+    op: int
+    rejected: str
 
 
 class TimerSet(Event, frozen=True, kw_only=True):
@@ -262,6 +321,34 @@ class TimerSet(Event, frozen=True, kw_only=True):
 
 class TimerFired(Event, frozen=True, kw_only=True):
     """The time of operation `op` has come; it goes on."""
+
+    op: int
+
+
+class SlotDeferred(Event, frozen=True, kw_only=True):
+    """Operation `op` waits until second `at`: `service` takes no more before.
+
+    `service` is empty where only this operation was asked to wait.
+    """
+
+    op: int
+    service: str
+    at: float
+
+
+class RestAsked(Event, frozen=True, kw_only=True):
+    """The service of operation `op` asked not to be called before second `until`.
+
+    In the ledger's stream beside the outcome that says so, and in the task's where the
+    operation goes on.
+    """
+
+    op: int
+    until: float
+
+
+class SlotCame(Event, frozen=True, kw_only=True):
+    """The time that operation `op` waited for has come; it asks for its slot."""
 
     op: int
 
@@ -283,9 +370,13 @@ class SubtaskEnded(Event, frozen=True, kw_only=True):
 
 
 class CancelRequested(Event, frozen=True, kw_only=True):
-    """Somebody asked the task to end; no new operation starts from here."""
+    """Somebody asked the task to end; no new operation starts from here.
+
+    With `compensate` but those that take its completed effects back.
+    """
 
     by: str
+    compensate: bool = False
 
 
 class RecoveryLoaded(Event, frozen=True, kw_only=True):
@@ -371,7 +462,9 @@ class EffectRegistered(Event, frozen=True, kw_only=True):
 
     `reused` names the operation whose record answers this one without a run, `named`
     is the caller's own key of the effect,
-    `approval` the approval that let it through, `model` the model that is asked.
+    `approval` the approval that let it through, `model` the model that is asked,
+    `edited` who made another call of the one that the model made, `undoes` the effect
+    that it takes back.
     """
 
     op: int
@@ -388,8 +481,10 @@ class EffectRegistered(Event, frozen=True, kw_only=True):
     parent: int = 0
     reused: int | None = None
     approval: str = ""
+    edited: str = ""
     named: str = ""
     model: str = ""
+    undoes: Undoes | None = None
 
 
 class EffectRecorded(Event, frozen=True, kw_only=True):
@@ -428,7 +523,7 @@ class EffectProbed(Event, frozen=True, kw_only=True):
 
 
 class GrantTaken(Event, frozen=True, kw_only=True):
-    """A grant of the pool arrived in this account."""
+    """A grant of the pool arrived in this account; below 0 it lowers a limit."""
 
     grant: str
     amounts: Amounts
@@ -477,6 +572,40 @@ class AccountClosed(Event, frozen=True, kw_only=True):
     returned: Amounts
 
 
+# ── services/windows: how often each service is called ───────────────────────────
+
+
+class WindowsSet(Event, frozen=True, kw_only=True):
+    """The limits of all services, written where they changed: count, and seconds."""
+
+    limits: dict[str, tuple[int, float]]
+
+
+class SlotTaken(Event, frozen=True, kw_only=True):
+    """An attempt may begin at second `at`, or very soon after; `key` names it."""
+
+    service: str
+    key: str
+    at: float
+
+
+class SlotPromised(Event, frozen=True, kw_only=True):
+    """An attempt that asked at second `asked` comes again at second `at`."""
+
+    service: str
+    key: str
+    at: float
+    asked: float
+
+
+class WindowClosed(Event, frozen=True, kw_only=True):
+    """The service asked at second `said` to be left alone until second `until`."""
+
+    service: str
+    until: float
+    said: float
+
+
 # ── services/pool, services/admission ────────────────────────────────────────────
 
 
@@ -490,6 +619,8 @@ class Granted(Event, frozen=True, kw_only=True):
     """The pool gave a grant to a task; in transit until the account takes it.
 
     That of a sub-task comes out of its parent's account: the pool only passes it on.
+    Amounts below 0 lower the task's limits; the pool has them back at its end, with
+    what is left.
     """
 
     grant: str
@@ -523,26 +654,27 @@ class TaskQueued(Event, frozen=True, kw_only=True):
 class TaskWoken(Event, frozen=True, kw_only=True):
     """A waiting or parked task is in the queue again, at its old place.
 
-    `order` says what for: to resume whatever it paused for, to end, or (``again``) to
-    look whether what it waits for has come. An active task looks at it when it stops.
+    `order` says what for: to resume whatever it paused for, to end (``compensate``:
+    and to take its effects back before), or (``again``) to look whether what it waits
+    for has come. An active task looks at it when it stops.
     """
 
     task: str
-    order: Literal["resume", "cancel", "again"]
+    order: Literal["resume", "cancel", "compensate", "again"]
     by: str
 
 
 class TaskActivated(Event, frozen=True, kw_only=True):
     """The task got a slot; `epoch` fences every earlier owner.
 
-    `order` is what woke it: to run on, to resume after a pause, to be cancelled, to
-    look again at what it waits for; it was given for epoch `since`.
+    `order` is what woke it: to run on, to resume after a pause, to be cancelled (and
+    compensated), to look again at what it waits for; it was given for epoch `since`.
     """
 
     task: str
     epoch: int
     since: int
-    order: Literal["run", "resume", "cancel", "again"]
+    order: Literal["run", "resume", "cancel", "compensate", "again"]
     by: str
 
 
@@ -581,13 +713,20 @@ class ProgressSeen(Event, frozen=True, kw_only=True):
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True):
-    """Somebody answered an approval; its task takes the answer when it next runs."""
+    """Somebody answered an approval; its task takes the answer when it next runs.
+
+    A second one for the same approval takes the first back. `tool` and `arguments` are
+    the call that is to be made instead; `at` is the second since the epoch.
+    """
 
     approval: str
     task: str
     approved: bool
     by: str
     why: str = ""
+    at: float = 0.0
+    tool: str = ""
+    arguments: str = ""
 
 
 class EffectResolved(Event, frozen=True, kw_only=True):
@@ -633,9 +772,14 @@ EVENTS: tuple[type[Event], ...] = (
     TaskPaused,
     TaskResumed,
     ApprovalAsked,
+    ApprovalExpired,
     ApprovalTaken,
+    RejectionRepeated,
     TimerSet,
     TimerFired,
+    SlotDeferred,
+    SlotCame,
+    RestAsked,
     SubtaskStarted,
     SubtaskEnded,
     CancelRequested,
@@ -657,6 +801,10 @@ EVENTS: tuple[type[Event], ...] = (
     Settled,
     Alerted,
     AccountClosed,
+    WindowsSet,
+    SlotTaken,
+    SlotPromised,
+    WindowClosed,
     PoolOpened,
     Granted,
     GrantReturned,

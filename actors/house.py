@@ -15,6 +15,8 @@ from .baseline import Baseline
 from .budget.account import Budget
 from .events import Event
 from .executor.executor import Executor
+from .windows.limit import RateLimit
+from .withdrawn import Withdrawn
 
 __all__ = ["House"]
 
@@ -29,6 +31,7 @@ class House:
         agents: by name.
         baseline: the defaults in force.
         pool: the limits shared by all tasks.
+        limits: how often services may be called, by service.
         new_id: makes ids of tasks; the only source of randomness.
         resume: start the unfinished tasks of earlier processes, or hold them.
         journal, open_journal: the open store, and how to open it again after it failed.
@@ -50,6 +53,7 @@ class House:
         open_journal: Callable[[], Journal],
         journal: Journal,
         unknown_price: Literal["refuse", "warn"] = "refuse",
+        limits: Mapping[str, RateLimit] | None = None,
     ) -> None:
         self.system = system
         self.codec = codec
@@ -57,10 +61,12 @@ class House:
         self.agents = dict(agents)
         self.baseline = baseline
         self.pool = pool
+        self.limits = dict(limits or {})
         self.new_id = new_id
         self.resume = resume
         self.unknown_price = unknown_price
         self.held: set[str] | None = None  # by admission, when it first starts
+        self.withdrawn = Withdrawn()
         self.open_journal = open_journal
         self._journal = journal
 
@@ -78,6 +84,7 @@ class House:
         if self._journal.health().state in ("failed", "closed"):
             self._journal.close(0.0)
             self._journal = self.open_journal()
+            self.withdrawn.clear()
         return self._journal
 
     def event_of(self, record: Record) -> Event:

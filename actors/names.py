@@ -17,7 +17,9 @@ __all__ = [
     "TASK_ROWS",
     "TIMERS",
     "TIMER_ROWS",
+    "UNDOS",
     "VERDICTS",
+    "WINDOWS",
     "account",
     "context",
     "effect",
@@ -32,6 +34,7 @@ SERVICES = "services"
 POOL = "services/pool"
 ADMISSION = "services/admission"
 TIMERS = "services/timers"
+WINDOWS = "services/windows"
 TASKS = "tasks"
 
 TASK_ROWS = "task"  # one row a task: what `perdure ps` shows
@@ -40,6 +43,7 @@ APPROVALS = "approval"  # what tasks have asked, by the approval's id
 APPROVAL_ANSWERS = "approval_answer"  # what was answered
 CALLER_KEYS = "caller_key"  # effects that their caller named, by the effect's key
 DOUBTS = "doubt"  # effects whose outcome is unknown, by their id
+UNDOS = "undo"  # completed effects that can be taken back, by task and place
 VERDICTS = "verdict"  # what a person said of such an effect
 KEYS = "key"  # the caller's key of a submission -> the task's id
 

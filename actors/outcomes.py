@@ -7,6 +7,7 @@ unknown is a state that a probe, a repeat or a person decides, not an error.
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -24,6 +25,7 @@ __all__ = [
     "ServiceTrouble",
     "classify",
     "declared",
+    "rest_of",
     "surely_not_sent",
     "turned_away",
 ]
@@ -31,6 +33,7 @@ __all__ = [
 Outcome: TypeAlias = Literal["failed", "unknown"]
 
 TOO_MANY_REQUESTS = 429  # HTTP status: the request was turned away unread
+LONGEST_REST = 86_400.0  # seconds that a service can have us wait
 
 
 class NotSent(Exception):
@@ -100,12 +103,21 @@ class RaisedElsewhere(Exception):
         message: Type and text of the error.
         status: What `classify` said of it.
         not_sent: What `surely_not_sent` said of it.
+        retry_after: What `rest_of` said of it, in seconds.
     """
 
-    def __init__(self, message: str, *, status: Outcome, not_sent: bool) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: Outcome,
+        not_sent: bool,
+        retry_after: float = 0.0,
+    ) -> None:
         super().__init__(message)
         self.status: Outcome = status
         self.not_sent = not_sent
+        self.retry_after = retry_after
 
 
 def classify(error: BaseException, effect: EffectClass) -> Outcome:
@@ -133,6 +145,17 @@ def classify(error: BaseException, effect: EffectClass) -> Outcome:
 def turned_away(error: BaseException) -> bool:
     """Tell whether a service did not read the request: a call without tokens."""
     return isinstance(error, ServiceTrouble) and error.status == TOO_MANY_REQUESTS
+
+
+def rest_of(error: BaseException) -> float:
+    """The seconds that a service asked us to wait: `retry_after` of what was raised.
+
+    At most a day; 0 where it says nothing that can be waited for.
+    """
+    seconds = getattr(error, "retry_after", None)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return 0.0
+    return min(seconds, LONGEST_REST) if math.isfinite(seconds) and seconds > 0 else 0.0
 
 
 def surely_not_sent(error: BaseException) -> bool:

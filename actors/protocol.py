@@ -15,7 +15,7 @@ from ..supervision.promise import Promise
 from .budget.account import Books, Refusal
 from .context.layers import Block, Window
 from .context.render import TaskView
-from .events import Amounts, TaskSubmitted
+from .events import Amounts, TaskSubmitted, Undoes
 from .ledger.entry import Entry
 from .model import ModelRequest
 
@@ -28,6 +28,7 @@ __all__ = [
     "Built",
     "Cancel",
     "CloseAccount",
+    "CloseWindow",
     "Closed",
     "Consult",
     "Drain",
@@ -56,13 +57,16 @@ __all__ = [
     "ReturnGrant",
     "Settle",
     "SettleReply",
+    "SlotReply",
     "Statement",
     "StatementReply",
     "Stopped",
     "Submit",
+    "TakeSlot",
     "Verified",
     "Verify",
     "WakeAgain",
+    "WindowIsClosed",
 ]
 
 
@@ -108,15 +112,17 @@ class WakeAgain(Asked, frozen=True, kw_only=True):
 
 
 class Answer(Asked, frozen=True, kw_only=True):
-    """Approve or reject a call.
+    """Approve or reject a call, or say with JSON `arguments` what to call instead.
 
-    Answered with True where it was open and with False where it had been answered
-    before; fails with Misuse where the task has no such approval.
+    Answered with True where that was still to be said, with False where it had been
+    answered before; fails with Misuse where the task has no such approval.
     """
 
     approval: str
     approved: bool
     why: str = ""
+    tool: str = ""
+    arguments: str = ""
 
 
 class Resolve(Asked, frozen=True, kw_only=True):
@@ -152,7 +158,13 @@ class Pause(Message, frozen=True, kw_only=True):
 
 
 class Cancel(Asked, frozen=True, kw_only=True):
-    """End a task after the operations in flight. Answered once it is asked."""
+    """End a task after the operations in flight. Answered once it is asked.
+
+    With `compensate` its completed effects are taken back first. Answered with False
+    where it had ended, or was to end without that.
+    """
+
+    compensate: bool = False
 
 
 class Drain(Message, frozen=True, kw_only=True):
@@ -167,7 +179,7 @@ class Drain(Message, frozen=True, kw_only=True):
 class Order(Message, frozen=True, kw_only=True):
     """What admission wants of a running task."""
 
-    what: Literal["pause", "cancel", "drain", "answer"]
+    what: Literal["pause", "cancel", "compensate", "drain", "answer"]
     by: str
 
 
@@ -202,11 +214,15 @@ class Allocated(Message, frozen=True, kw_only=True):
 
 
 class Enlarge(Message, frozen=True, kw_only=True):
-    """One more grant for a task that already has one; `grant` names it, once."""
+    """One more grant for a task that already has one; `grant` names it, once.
+
+    With `lower` the amounts are what its limits are lowered to.
+    """
 
     task: str
     grant: str
     amounts: Amounts
+    lower: bool = False
     promise: Promise | None = None
     reply_to: Address | None = None
 
@@ -261,7 +277,7 @@ class Assemble(Message, frozen=True, kw_only=True):
     attempt: int
     view: TaskView
     scratch: tuple[Block, ...]
-    recovery: bool
+    purpose: Literal["work", "declare", "closing"]
     window: Window
     reply_to: Address
 
@@ -279,11 +295,55 @@ class Built(Message, frozen=True, kw_only=True):
     error: str
 
 
+# ── task ↔ windows ───────────────────────────────────────────────────────────────
+
+
+class TakeSlot(Message, frozen=True, kw_only=True):
+    """Ask for a slot of a service; idempotent by task, operation and attempt.
+
+    `waited` says that it was told to come again, and does; `closed` the second before
+    which the service asked it not to.
+    """
+
+    service: str
+    task: str
+    op: int
+    attempt: int
+    reply_to: Address
+    waited: bool = False
+    closed: float = 0.0
+
+
+class SlotReply(Message, frozen=True, kw_only=True):
+    """It may begin until second `until`, or is to come again at second `at`."""
+
+    op: int
+    attempt: int
+    granted: bool
+    at: float
+    until: float
+
+
+class CloseWindow(Message, frozen=True, kw_only=True):
+    """A service asked to be left alone until second `until`."""
+
+    service: str
+    until: float
+    reply_to: Address
+
+
+class WindowIsClosed(Message, frozen=True, kw_only=True):
+    """It is, until then at least."""
+
+    service: str
+    until: float
+
+
 # ── task, ledger ↔ account ───────────────────────────────────────────────────────
 
 
 class Reserve(Message, frozen=True, kw_only=True):
-    """Set the estimate of an attempt aside.
+    """Set the estimate of an attempt aside; that of a closing turn from the floor.
 
     `share` is what a sub-task is to get besides; the account says what it gets.
     """
@@ -294,6 +354,7 @@ class Reserve(Message, frozen=True, kw_only=True):
     amounts: Amounts
     reply_to: Address
     share: Amounts | None = None
+    closing: bool = False
 
 
 class ReserveReply(Message, frozen=True, kw_only=True):
@@ -375,9 +436,12 @@ class Given(Message, frozen=True, kw_only=True):
 class Perform(Message, frozen=True, kw_only=True):
     """Register an attempt, run it, record it, settle it; idempotent by op#attempt.
 
-    `approval` is the approval of this very call; `rejected` says who refused it, and
-    why; `limited` names the limit that it is beyond; `given` is how the sub-task ended
-    that this call was; failures of operations before `since` are forgiven.
+    `approval` is the approval of this very call, of use before second `expires`, with
+    so many `earlier` ones; `edited` says who made this call of the model's; `rejected`
+    who refused it, and why; `limited` names the limit that it is beyond; `given` is how
+    the sub-task ended that this call was; failures of operations before `since` are
+    forgiven; `undoes` is the effect that it takes back. With `start_by` it has a slot
+    of its service, and is not begun after that second.
     """
 
     op: int
@@ -392,10 +456,15 @@ class Perform(Message, frozen=True, kw_only=True):
     request: ModelRequest | None
     reply_to: Address
     approval: str = ""
+    expires: float | None = None
+    earlier: int = 0
+    edited: str = ""
     rejected: str = ""
     limited: str = ""
     given: Given | None = None
     since: int = 0
+    start_by: float | None = None
+    undoes: Undoes | None = None
 
 
 class Replied(Message, frozen=True, kw_only=True):
@@ -408,6 +477,8 @@ class Replied(Message, frozen=True, kw_only=True):
     error: str
     anchors: dict[str, str]
     by: str
+    edited: str = ""
+    retry_at: float = 0.0
 
 
 class Performed(Message, frozen=True, kw_only=True):

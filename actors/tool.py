@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 import re
@@ -12,12 +13,13 @@ from typing import Any, Literal, TypeAlias, overload
 
 import msgspec
 
-from .declaration import check, check_importable
+from .declaration import check, check_importable, check_undo
 from .errors import Misuse
 from .model import ToolSchema
 from .outcomes import Declared, declared
 
 __all__ = [
+    "UNDO",
     "CannotTell",
     "DidNotHappen",
     "Effect",
@@ -33,6 +35,7 @@ __all__ = [
 EffectClass: TypeAlias = Literal["read", "idempotent", "once"]
 Kind: TypeAlias = Literal["query", "generate", "downstream"]
 Errors: TypeAlias = tuple[type[Exception], ...]
+UNDO = ".undo"  # behind a tool's name: the call that takes an effect of it back
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 INJECTED = ("ctx", "request_id")
 ANCHORS = 32  # of one call
@@ -42,7 +45,10 @@ SETTLE = 2.0  # seconds
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a probe is told of the effect that it asks the world about."""
+    """What a probe is told of the effect that it asks the world about.
+
+    And an undo of the effect that it takes back; `arguments` are JSON values there.
+    """
 
     task: str
     op: int
@@ -108,11 +114,14 @@ class Tool:
         name: str | None,
         repeat: bool,
         approval: bool | Callable[[dict[str, Any]], bool],
+        expires: float | None,
         isolate: Literal["process"] | None,
         memory: int | None,
         kind: Kind | None,
         key: Callable[[dict[str, Any]], str] | None,
         max_result: int | None,
+        service: str | None,
+        undo: Tool | Callable[..., Any] | None,
         failed: Errors,
         unknown: Errors,
     ) -> None:
@@ -127,8 +136,10 @@ class Tool:
         self.kind: Kind = kind or ("query" if effect == "read" else "downstream")
         self.key = key
         self.max_result = max_result
+        self.service = service
         self.repeat = repeat
         self.approval = approval
+        self.expires = expires
         self.rests: Callable[[dict[str, Any]], float] | None = None
         self.delegates = False
         self.isolate = isolate
@@ -138,6 +149,7 @@ class Tool:
             check_importable(self.name, function)
         self.injected, self.parameters = _parameters(self.name, function)
         self.is_async = inspect.iscoroutinefunction(function)
+        self.undo = None if undo is None else _undo(self.name, undo)
         check(self, settles=settle is not None, failed=failed, unknown=unknown)
         self.declared: Declared = declared(failed, unknown)
 
@@ -185,6 +197,22 @@ class Tool:
         if "request_id" in self.injected:
             extra["request_id"] = context.request_id
         return self.function(**values, **extra)
+
+
+def _undo(name: str, undo: Tool | Callable[..., Any]) -> Tool:
+    """What takes effects of tool `name` back, under a name that no model can call."""
+    if isinstance(undo, Tool):
+        found = copy.copy(undo)
+    elif callable(undo):
+        found = tool(effect="idempotent", name=f"undo_{name}"[:64])(undo)
+    else:
+        raise Misuse(
+            f"tool {name!r}: undo={undo!r} is no function; give one that takes "
+            "effect: Effect, and result: str if it likes, or a tool of that form"
+        )
+    check_undo(name, found)
+    found.name = f"{name}{UNDO}"
+    return found
 
 
 def _text(value: object) -> str:
@@ -257,11 +285,14 @@ def tool(
     name: str | None = ...,
     repeat: bool = ...,
     approval: bool | Callable[[dict[str, Any]], bool] = ...,
+    expires: float | None = ...,
     isolate: Literal["process"] | None = ...,
     memory: int | None = ...,
     kind: Kind | None = ...,
     key: Callable[[dict[str, Any]], str] | None = ...,
     max_result: int | None = ...,
+    service: str | None = ...,
+    undo: Tool | Callable[..., Any] | None = ...,
     failed: Errors = ...,
     unknown: Errors = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
@@ -277,11 +308,14 @@ def tool(
     name: str | None = None,
     repeat: bool = False,
     approval: bool | Callable[[dict[str, Any]], bool] = False,
+    expires: float | None = None,
     isolate: Literal["process"] | None = None,
     memory: int | None = None,
     kind: Kind | None = None,
     key: Callable[[dict[str, Any]], str] | None = None,
     max_result: int | None = None,
+    service: str | None = None,
+    undo: Tool | Callable[..., Any] | None = None,
     failed: Errors = (),
     unknown: Errors = (),
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
@@ -304,6 +338,8 @@ def tool(
         approval: True if each call waits until a person approves it, or a function of
             its arguments that says so. The function runs off the dispatcher; only
             False lets a call through, and one that raises or hangs does not.
+        expires: seconds from being asked for until an approval is of no use; a call
+            that was not made by then is asked for anew. None: an approval has no end.
         isolate: ``"process"`` runs each call in a process of its own, which imports
             the function by module and name. It may crash, hang or hoard there: it is
             killed at its deadline, and dies with the runtime's process.
@@ -319,6 +355,14 @@ def tool(
         max_result: characters of a result that the record and the model show; a
             longer one is cut there and stands whole in the store. None keeps up to
             16 KiB whole, and cuts a longer one to 1,000 characters.
+        service: what it calls, for ``Runtime(limits=[RateLimit(...)])``. Where that
+            service is limited, or asked to be left alone (a `retry_after` of what was
+            raised), the task waits for its turn as a row, without thread or slot.
+        undo: takes a completed effect back when its task is cancelled with
+            ``compensate=True``; called with ``effect: Effect`` and ``result: str``, or
+            one of the two. It is a call of its own, with its own record and
+            `request_id`. A plain function is an ``idempotent`` one; a tool has the
+            class, probe and approval that it declares.
         failed: exceptions that prove the effect did not happen; like `NotSent`, such a
             call costs nothing and may be made again.
         unknown: exceptions after which it may have happened. Of classes in both, the
@@ -341,11 +385,14 @@ def tool(
             name=name,
             repeat=repeat,
             approval=approval,
+            expires=expires,
             isolate=isolate,
             memory=memory,
             kind=kind,
             key=key,
             max_result=max_result,
+            service=service,
+            undo=undo,
             failed=failed,
             unknown=unknown,
         )

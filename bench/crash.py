@@ -3,13 +3,17 @@
     python bench/crash.py --exhaustive --json
     python bench/crash.py --pairs --sample 200 --json
     python bench/crash.py --times --sample 100 --json
+    python bench/crash.py --submit --sample 200 --json
 
 A killed run is started again until it ends; then effects, files and `spent` must equal
 the unkilled run's. Hits of one point beyond 40 are sampled, by the seed, and counted.
+With `--submit` each process is killed 1 ms after `submit` returned; then every id must
+be found, and its task run once.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 import time
@@ -31,10 +35,22 @@ from tests.crash.kills import (
     wrong,
 )
 from tests.crash.points import named_points
+from tests.crash.submits import submitted_and_killed
 
 ROOT = Path(__file__).resolve().parent.parent
 SHORT_SAMPLE = 24
 AT_A_TIME = 2
+
+
+def submits(arguments: argparse.Namespace) -> None:
+    """Kill right behind `submit`, so many times, and say what was lost or doubled."""
+    began = time.monotonic()
+    begun, faults = submitted_and_killed(arguments.sample)
+    for fault in faults:
+        print(fault, flush=True)
+    seconds = round(time.monotonic() - began, 1)
+    result = {"submits": arguments.sample, "sent_before": begun}
+    finish(arguments, {**result, "failures": len(faults), "seconds": seconds})
 
 
 def main() -> None:
@@ -43,12 +59,15 @@ def main() -> None:
     parser.add_argument("--exhaustive", action="store_true", help="every hit")
     parser.add_argument("--pairs", action="store_true", help="and in its recovery")
     parser.add_argument("--times", action="store_true", help="at random times instead")
+    parser.add_argument("--submit", action="store_true", help="right behind submit")
     parser.add_argument("--sample", type=int, default=60, help="how many runs (60)")
     arguments = parser.parse_args()
     if arguments.short:
         arguments.sample = SHORT_SAMPLE
     heading(arguments, "scripted, no LLM; SIGKILL of a real process; fork server")
     SPAWN.set_forkserver_preload(["tests.crash.workload"])
+    if arguments.submit:
+        submits(arguments)
     unkilled, hits, again = observed()
     began = time.monotonic()
     chance = random.Random(arguments.seed)

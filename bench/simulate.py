@@ -4,10 +4,10 @@
     python bench/simulate.py --seed 432 --trace
     python bench/simulate.py --mutants --json
 
-Each seed is one schedule: tasks, callers, people who approve and reject, here or from
-another process, sleeps, crashes of actors and of the process, slow and hung tools,
-clock jumps. An independent checker reads the journal by hand, and the world counts what
-really happened. A schedule that fails is made smaller and printed.
+Each seed is one schedule: tasks, sub-tasks, callers, people who approve and reject,
+here or from another process, sleeps, crashes of actors and of the process, slow and
+hung tools, clock jumps. An independent checker reads the journal by hand, and the world
+counts what really happened. A schedule that fails is made smaller and printed.
 With `--mutants` the product is broken on purpose, and each break must be caught.
 """
 

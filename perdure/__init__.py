@@ -9,7 +9,16 @@ from .actors.delegation import delegate
 from .actors.outcomes import NotSent
 from .actors.price import Price
 from .actors.timers.sleep import sleep
-from .actors.tool import CannotTell, DidNotHappen, Happened, Tool, ToolContext, tool
+from .actors.tool import (
+    CannotTell,
+    DidNotHappen,
+    Effect,
+    Happened,
+    Tool,
+    ToolContext,
+    tool,
+)
+from .actors.windows.limit import RateLimit
 from .errors import (
     BudgetExhausted,
     ContextBudgetError,
@@ -34,6 +43,7 @@ __all__ = [
     "CannotTell",
     "ContextBudgetError",
     "DidNotHappen",
+    "Effect",
     "Handle",
     "Happened",
     "Misuse",
@@ -41,6 +51,7 @@ __all__ = [
     "PerdureError",
     "Plan",
     "Price",
+    "RateLimit",
     "Result",
     "Runtime",
     "RuntimeClosed",

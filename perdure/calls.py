@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import msgspec
 from .actors import names
 from .actors.agent import Agent
 from .actors.budget.account import Budget, limits_of, why_not_extended
-from .actors.events import TaskSubmitted
+from .actors.events import Amounts, TaskSubmitted
 from .actors.house import House
 from .actors.protocol import (
     Answer,
@@ -25,24 +24,14 @@ from .actors.protocol import (
     WakeAgain,
 )
 from .actors.task.rows import TaskRow
-from .errors import (
-    Misuse,
-    RuntimeClosed,
-    RuntimeFailed,
-    StoreRefused,
-    TaskNotFound,
-    UseAsync,
-)
+from .asking import Asking
+from .errors import Misuse, StoreRefused, TaskNotFound
 from .handle import Handle
 from .reading import Reading
-from .result import ENDED, STOPPED, Result, result_of
+from .result import ENDED, STOPPED, Result, Until, ending, result_of
 from .storage.reader import Reader
-from .supervision.dispatch import Dispatcher
-from .supervision.lifecycle import ActorStopped
 from .supervision.promise import Promise
-from .supervision.system import System
 from .waiters import Waiters
-from .watch import Openings
 
 if TYPE_CHECKING:
     from .views import TaskLine
@@ -52,24 +41,16 @@ if TYPE_CHECKING:
 __all__ = ["TaskCalls"]
 
 LOOK_AGAIN = 1.0  # seconds until a waiter looks again at a store that did not answer
-ASK_AGAIN = 0.01  # seconds
-ASK_TIMEOUT = 30.0  # seconds for a call that only has to become durable
 LONGEST = 2_000  # characters of who answers an approval, and why
 CANCELLED = ENDED | {"parked"}  # where a cancelled task ends, or can get no further
 
 
-class TaskCalls:
+class TaskCalls(Asking):
     """The half of a `Runtime` that answers callers, on any thread or loop."""
 
     _agents: Mapping[str, Agent]
-    _closed: bool
-    _dispatcher: Dispatcher
-    _failed: RuntimeFailed | None
     _house: House
-    _openings: Openings
-    _pid: int
     _reading: Reading
-    _system: System
     _waiters: Waiters
 
     def task(self, task: str) -> Handle:
@@ -107,33 +88,33 @@ class TaskCalls:
         return result_of(row, self._agents.get(row.agent))
 
     def wait(
-        self, task: str, timeout: float | None = None, *, ended: bool = False
+        self, task: str, timeout: float | None = None, *, until: Until = "stopped"
     ) -> Result:
-        """See `Handle.wait`; with `ended` only an end counts as a stop."""
+        """See `Handle.wait`; `until` says which stops count."""
         self.refuse_in_loop("wait", "`await handle`")
         clock = self._dispatcher.clock
-        until = None if timeout is None else clock.monotonic() + timeout
+        over = None if timeout is None else clock.monotonic() + timeout
         while True:
             self._refuse_if_forked()
             promise = self._waiters.next_stop(task)
             try:
                 found, sure = self._look(task)
-                if found is not None and (not ended or found.status in CANCELLED):
+                if found is not None and self._counts(task, found, until):
                     return found
                 self._refuse_if_over()
-                left = None if until is None else max(0.0, until - clock.monotonic())
+                left = None if over is None else max(0.0, over - clock.monotonic())
                 if not sure:
                     left = LOOK_AGAIN if left is None else min(left, LOOK_AGAIN)
                 promise.result(left)
             except TimeoutError:
-                if sure or (until is not None and clock.monotonic() >= until):
+                if sure or (over is not None and clock.monotonic() >= over):
                     raise TimeoutError(
                         f"task {task} has not stopped within {timeout} s; it goes on"
                     ) from None
             finally:
                 self._waiters.drop(task, promise)
 
-    async def await_stop(self, task: str, *, ended: bool = False) -> Result:
+    async def await_stop(self, task: str, *, until: Until = "stopped") -> Result:
         """`wait` for event loops: holds no thread."""
         loop = asyncio.get_running_loop()
         while True:
@@ -141,7 +122,7 @@ class TaskCalls:
             promise = self._waiters.next_stop(task)
             try:
                 found, sure = await asyncio.to_thread(self._look, task)
-                if found is not None and (not ended or found.status in CANCELLED):
+                if found is not None and self._counts(task, found, until):
                     return found
                 self._refuse_if_over()
                 stop = _as_future(promise, loop)
@@ -152,6 +133,15 @@ class TaskCalls:
                         await asyncio.wait_for(stop, LOOK_AGAIN)
             finally:
                 self._waiters.drop(task, promise)
+
+    def _counts(self, task: str, found: Result, until: Until) -> bool:
+        """Whether a stop is one that somebody waits for.
+
+        One who had effects taken back hears of what holds that up, too.
+        """
+        if until == "stopped" or found.status in CANCELLED:
+            return True
+        return until == "compensated" and self.row(task).compensates
 
     def _look(self, task: str) -> tuple[Result | None, bool]:
         """The result, if there is one, and whether the store could say so."""
@@ -174,40 +164,61 @@ class TaskCalls:
         done: bool = self._ask(lambda p: Resume(task=task, by=by, promise=p))
         return done
 
-    def ask_cancel(self, task: str, by: str) -> bool:
+    def ask_cancel(self, task: str, by: str, *, compensate: bool = False) -> bool:
         """Write down that a task is to end; True where it had not ended."""
+        if not isinstance(compensate, bool):
+            raise Misuse(f"cancel: compensate={compensate!r} must be True or False")
         self.row(task)
-        done: bool = self._ask(lambda p: Cancel(task=task, by=by, promise=p))
+        done: bool = self._ask(
+            lambda p: Cancel(task=task, by=by, compensate=compensate, promise=p)
+        )
         return done
 
-    def cancel(self, task: str, by: str, timeout: float | None) -> Result:
+    def cancel(
+        self, task: str, by: str, timeout: float | None, *, compensate: bool = False
+    ) -> Result:
         """See `Handle.cancel`."""
         self.refuse_in_loop("cancel", "`await handle.acancel()`")
-        self.ask_cancel(task, by)
-        return self.wait(task, timeout, ended=True)
+        self.ask_cancel(task, by, compensate=compensate)
+        return self.wait(task, timeout, until=ending(compensate))
 
     def extend(self, task: str, budget: Budget) -> None:
         """See `Handle.extend`."""
-        self.refuse_in_loop("extend", "`await handle.aextend(...)`")
-        row = self.row(task)
-        if row.status in ENDED:
-            raise Misuse(f"task {task} has ended ({row.status}); nothing to extend")
-        if not isinstance(budget, Budget):
-            raise Misuse(f"budget={budget!r} is no Budget; give Budget(tokens=…)")
-        amounts = limits_of(budget)
+        amounts = self._amounts(task, "extend", budget)
         first = self._reading.read(lambda r: r.records(0, 1, f"task/{task}"))[0]
         submitted = self._house.event_of(first)
         assert isinstance(submitted, TaskSubmitted)
         if wrong := why_not_extended(task, submitted.budget, amounts):
             raise Misuse(wrong)
-        grant = f"{task}/{self._house.new_id()}"
-        refusal = self._ask(
-            lambda p: Enlarge(task=task, grant=grant, amounts=amounts, promise=p),
-            to=names.POOL,
-        )
-        if refusal is not None:
+        if refusal := self._grant(task, amounts, lower=False):
             raise Misuse(f"task {task} cannot be extended: {refusal}")
         self._ask(lambda p: WakeAgain(task=task, by="extend", promise=p))
+
+    def limit(self, task: str, budget: Budget) -> None:
+        """See `Handle.limit`."""
+        amounts = self._amounts(task, "limit", budget)
+        if refusal := self._grant(task, amounts, lower=True):
+            raise Misuse(f"the limits of task {task} cannot be lowered: {refusal}")
+
+    def _amounts(self, task: str, call: str, budget: Budget) -> Amounts:
+        self.refuse_in_loop(call, f"`await handle.a{call}(...)`")
+        row = self.row(task)
+        if row.status in ENDED:
+            raise Misuse(f"task {task} has ended ({row.status}); nothing to {call}")
+        if not isinstance(budget, Budget):
+            raise Misuse(f"budget={budget!r} is no Budget; give Budget(tokens=…)")
+        return limits_of(budget)
+
+    def _grant(self, task: str, amounts: Amounts, *, lower: bool) -> str | None:
+        """Change a task's limits, once; why not, where the pool refuses."""
+        grant = f"{task}/{self._house.new_id()}"
+        refusal: str | None = self._ask(
+            lambda p: Enlarge(
+                task=task, grant=grant, amounts=amounts, lower=lower, promise=p
+            ),
+            to=names.POOL,
+        )
+        return refusal
 
     # ── approvals ────────────────────────────────────────────────────────────────
 
@@ -219,20 +230,33 @@ class TaskCalls:
         return self._reading.read(views_approvals.approvals)
 
     def answer(
-        self, task: str, approval: str, by: str, why: str, *, approved: bool
+        self,
+        task: str,
+        approval: str,
+        by: str,
+        why: str,
+        *,
+        approved: bool,
+        arguments: dict[str, Any] | None = None,
+        tool: str | None = None,
     ) -> bool:
         """See `Handle.approve` and `Handle.reject`."""
+        from . import views_approvals
+
         call = "approve" if approved else "reject"
         self.refuse_in_loop(call, f"`await handle.a{call}(...)`")
-        _check_words(call, by=by, why=why)
+        _check_words(call, by=by, why=why, tool=tool or "")
+        instead = views_approvals.call_instead(arguments, tool)
         self.row(task)
         done: bool = self._ask(
             lambda p: Answer(
                 approval=approval,
                 task=task,
-                approved=approved,
+                approved=approved and not instead,
                 by=by,
                 why=why,
+                tool=tool or "",
+                arguments=instead,
                 promise=p,
             )
         )
@@ -303,48 +327,6 @@ class TaskCalls:
     async def aresolve(self, effect: str, **options: Any) -> bool:
         """`resolve` for event loops; the same arguments."""
         return await asyncio.to_thread(self.resolve, effect, **options)
-
-    # ── asking ───────────────────────────────────────────────────────────────────
-
-    def _ask(self, make: Callable[[Promise], Any], *, to: str = names.ADMISSION) -> Any:
-        """Ask a service; a restart of it in between only makes the answer later."""
-        clock = self._dispatcher.clock
-        until = clock.monotonic() + ASK_TIMEOUT
-        while True:
-            self._refuse_if_over()
-            left = max(0.0, until - clock.monotonic())
-            self._openings.wait_for().result(left)
-            try:
-                return self._system.address(to).ask(make, left)
-            except ActorStopped:
-                if clock.monotonic() >= until:
-                    raise
-                # Its end is known here before those hear of it who see to its restart.
-                with suppress(TimeoutError):
-                    Promise(self._dispatcher).result(ASK_AGAIN)
-
-    def _refuse_if_over(self) -> None:
-        self._refuse_if_forked()
-        if self._closed:
-            raise RuntimeClosed
-        if self._failed is not None:
-            raise self._failed
-
-    def _refuse_if_forked(self) -> None:
-        # First of all: a lock that another thread held at the fork stays held here.
-        if os.getpid() != self._pid:
-            raise RuntimeClosed(
-                "this process was forked from the runtime's: open a Runtime here"
-            )
-
-    @staticmethod
-    def refuse_in_loop(call: str, twin: str) -> None:
-        """Raise UseAsync where a blocking call would block an event loop."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        raise UseAsync(call, twin)
 
 
 def _check_words(call: str, **words: object) -> None:

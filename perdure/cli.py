@@ -13,9 +13,11 @@ commands:
   resume ID     let a paused or parked task go on
   extend ID     add to its limits: --tokens N, --model-calls N, --tool-calls N,
                 --cost AMOUNT
-  approve APPROVAL_ID
+  limit ID      lower its limits to such amounts; below what is used, it pauses
+  approve APPROVAL_ID [--arguments JSON [--tool NAME]]
   reject APPROVAL_ID [--why TEXT]
-                answer a call that waits for a person, see show
+                answer a call that waits for a person, see show; with arguments it
+                becomes another call; to reject takes an approval back
   resolve EFFECT --happened [--result JSON] | --did-not-happen
                 say whether an effect happened whose outcome is unknown
   demo          a real report job that is killed and recovered
@@ -24,9 +26,9 @@ ps, show, effects, log and spend only read: they work while a runtime runs, afte
 killed, and on a store at rest. ID may be the beginning of an id, if no other task's
 id begins like it.
 
-cancel, resume, extend, approve, reject and resolve are kept in the store and applied
-by the runtime that has it open, else by the next one. They wait --timeout seconds (5)
-for its answer.
+cancel, resume, extend, limit, approve, reject and resolve are kept in the store and
+applied by the runtime that has it open, else by the next one. They wait --timeout
+seconds (5) for its answer.
 
 The store is --store PATH, else PERDURE_STORE, else ./tasks.db. With --json the last
 line of stdout is one JSON value.
@@ -175,8 +177,9 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         ("cancel", "End a task after the operations in flight."),
         ("resume", "Let a paused or parked task go on."),
         ("extend", "Add to a task's limits; one paused for money goes on."),
-        ("approve", "Let a call run that waits for a person."),
-        ("reject", "Refuse a call that waits for a person."),
+        ("limit", "Lower a task's limits; below what is used, it pauses."),
+        ("approve", "Let a call run that waits for a person, or change it."),
+        ("reject", "Refuse a call that waits for a person, even if it is approved."),
         ("resolve", "Say whether an effect happened whose outcome is unknown."),
     ):
         asking = command(name, _ask, about)

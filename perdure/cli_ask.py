@@ -24,13 +24,14 @@ from .result import ENDED
 from .storage.inbox import ANSWERS, Inbox
 from .storage.reader import Reader, open_reader
 from .storage.records import Command
-from .views_approvals import find_approval
+from .views_approvals import call_instead, find_approval
 from .views_effects import check_unknown, find_effect, result_text
 
 __all__ = ["add_arguments", "ask"]
 
 TIMEOUT = 5.0  # seconds
 LOOK_EVERY = 0.05  # seconds
+MONEY = ("extend", "limit")
 AMOUNTS = (
     ("tokens", "tokens of model calls"),
     ("model-calls", "model calls"),
@@ -57,10 +58,25 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
         add("subject", metavar="ID", type=text, help="a task, see perdure ps")
     if kind == "reject":
         add("--why", metavar="TEXT", type=text, default="", help="the model is told")
-    if kind == "extend":
+    if kind == "approve":
+        add(
+            "--arguments",
+            metavar="JSON",
+            type=_object,
+            help="have it called with these instead; its rules judge that anew",
+        )
+        add("--tool", metavar="NAME", type=text, help="the other tool that they go to")
+    if kind == "cancel":
+        add(
+            "--compensate",
+            action="store_true",
+            help="take its completed effects back first, by what undoes them",
+        )
+    if kind in MONEY:
+        more = " more" if kind == "extend" else " in all"
         for name, what in AMOUNTS:
-            add(f"--{name}", metavar="N", type=_count, help=f"so many {what} more")
-        add("--cost", metavar="AMOUNT", type=text, help="so much more, as a decimal")
+            add(f"--{name}", metavar="N", type=_count, help=f"so many {what}{more}")
+        add("--cost", metavar="AMOUNT", type=text, help=f"so much{more}, as a decimal")
     add("--by", metavar="NAME", type=text, default="command line", help="who says so")
     add(
         "--timeout",
@@ -75,11 +91,18 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
 def ask(arguments: argparse.Namespace) -> int:
     """Send the command and wait for its answer; it is kept without one, too."""
     kind = arguments.kind
-    amounts = _amounts(arguments) if kind == "extend" else {}
+    amounts = _amounts(arguments) if kind in MONEY else {}
     with closing(open_reader(arguments.store)) as reader:
         body = CommandBody(
-            by=arguments.by, why=getattr(arguments, "why", ""), amounts=amounts
+            by=arguments.by,
+            why=getattr(arguments, "why", ""),
+            amounts=amounts,
+            compensate=getattr(arguments, "compensate", False),
         )
+        if kind == "approve":
+            instead = call_instead(arguments.arguments, arguments.tool)
+            tool = arguments.tool or ""
+            body = msgspec.structs.replace(body, tool=tool, arguments=instead)
         if kind == "resolve":
             subject, body = _verdict(reader, arguments, body)
         else:
@@ -175,10 +198,22 @@ def _amounts(arguments: argparse.Namespace) -> dict[str, int]:
         cost=arguments.cost,
     )
     amounts = limits_of(budget)
-    if not any(amounts.values()):
+    extends = arguments.kind == "extend"
+    if not amounts or (extends and not any(amounts.values())):
         options = ", ".join(f"--{name}" for name in (*dict(AMOUNTS), "cost"))
-        raise Misuse(f"say by how much: give {options}, or several of them")
+        how = "by how much" if extends else "to how much"
+        raise Misuse(f"say {how}: give {options}, or several of them")
     return amounts
+
+
+def _object(word: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(text(word))
+    except (msgspec.DecodeError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f"{word!r} is no JSON object of arguments")
+    return value
 
 
 def _json(word: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from .actors.budget.account import Budget
-from .result import Result
+from .result import Result, ending
 
 if TYPE_CHECKING:
     from .calls import TaskCalls
@@ -68,37 +68,81 @@ class Handle:
         """`resume` for event loops."""
         return await asyncio.to_thread(self._runtime.resume, self.id, by)
 
-    def cancel(self, by: str = "operator", timeout: float | None = None) -> Result:
+    def cancel(
+        self,
+        by: str = "operator",
+        timeout: float | None = None,
+        *,
+        compensate: bool = False,
+    ) -> Result:
         """End the task after the operations in flight; returns how it ended.
+
+        With `compensate` its completed effects are taken back first, the newest first,
+        by what their tools declare as `undo`. Where one of these fails, or nobody can
+        say whether it happened, the task pauses and says which: `resume` tries it
+        again, `cancel` without `compensate` leaves the rest as it is.
 
         A task that had ended before keeps its result, one that is parked on its way
         says so: the answer is the truth, not the wish.
 
         Raises TimeoutError after `timeout` seconds; the wish stands all the same.
         """
-        return self._runtime.cancel(self.id, by, timeout)
+        return self._runtime.cancel(self.id, by, timeout, compensate=compensate)
 
-    async def acancel(self, by: str = "operator") -> Result:
+    async def acancel(
+        self, by: str = "operator", *, compensate: bool = False
+    ) -> Result:
         """`cancel` for event loops."""
-        await asyncio.to_thread(self._runtime.ask_cancel, self.id, by)
-        return await self._runtime.await_stop(self.id, ended=True)
+        await asyncio.to_thread(
+            self._runtime.ask_cancel, self.id, by, compensate=compensate
+        )
+        until = ending(compensate)
+        return await self._runtime.await_stop(self.id, until=until)
 
-    def approve(self, approval: str, by: str = "operator") -> bool:
+    def approve(
+        self,
+        approval: str,
+        by: str = "operator",
+        *,
+        arguments: dict[str, Any] | None = None,
+        tool: str | None = None,
+    ) -> bool:
         """Let a call run that waits for it, with exactly these arguments.
 
-        False where it was answered before, or is no longer wanted. Raises Misuse where
-        the task has no such approval.
-        """
-        return self._runtime.answer(self.id, approval, by, "", approved=True)
+        Args:
+            approval: its id, from `runtime.approvals()`.
+            by: who says so.
+            arguments: have it called with these instead, all of them. That is another
+                call: it is judged by the rules of its tool, and asked for anew where
+                they say so. The model is told who changed it, and to what.
+            tool: the other tool that is to be called with `arguments`.
 
-    async def aapprove(self, approval: str, by: str = "operator") -> bool:
+        False where it was answered before, expired, or is no longer wanted. Raises
+        Misuse where the task has no such approval, and where `arguments` are wrong.
+        """
+        return self._runtime.answer(
+            self.id, approval, by, "", approved=True, arguments=arguments, tool=tool
+        )
+
+    async def aapprove(
+        self,
+        approval: str,
+        by: str = "operator",
+        *,
+        arguments: dict[str, Any] | None = None,
+        tool: str | None = None,
+    ) -> bool:
         """`approve` for event loops."""
-        return await asyncio.to_thread(self.approve, approval, by)
+        return await asyncio.to_thread(
+            self.approve, approval, by, arguments=arguments, tool=tool
+        )
 
     def reject(self, approval: str, by: str = "operator", why: str = "") -> bool:
         """Refuse a call that waits; the model is told by whom and why.
 
-        Returns and raises as `approve` does.
+        An approval is taken back by this until its call is made; an attempt that has
+        begun is not touched, and no further one is made. Returns and raises as
+        `approve` does.
         """
         return self._runtime.answer(self.id, approval, by, why, approved=False)
 
@@ -116,3 +160,15 @@ class Handle:
     async def aextend(self, budget: Budget) -> None:
         """`extend` for event loops."""
         await asyncio.to_thread(self._runtime.extend, self.id, budget)
+
+    def limit(self, budget: Budget) -> None:
+        """Lower the limits that `budget` names to its amounts.
+
+        Below what is used, the task pauses before its next operation, until `extend`.
+        Raises Misuse where a limit is not above that, or there is none.
+        """
+        self._runtime.limit(self.id, budget)
+
+    async def alimit(self, budget: Budget) -> None:
+        """`limit` for event loops."""
+        await asyncio.to_thread(self._runtime.limit, self.id, budget)

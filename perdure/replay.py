@@ -29,8 +29,7 @@ from .actors.ledger import entry as ledger
 from .actors.ledger.entry import Entry, LedgerState
 from .actors.model import Message, ModelReply, ToolSchema
 from .actors.task import state as task_state
-from .actors.task.operations import told
-from .actors.task.recovery import exchange, operations, view_of
+from .actors.task.recovery import exchange, operations, told, view_of
 from .actors.task.state import TaskState
 from .errors import Misuse
 from .folds import whole
@@ -65,16 +64,17 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     entries = _entries_at(reader, task, record.seq)
     decided = state.ops[op].action
     assert isinstance(decided, CallModel)
-    recovery = decided.purpose == "declare"
-    view = view_of(state, _facts(reader, stream, task, record, built))
+    purpose = decided.purpose
+    facts = _facts(reader, stream, task, record, built)
+    view = view_of(state, facts, closing=purpose == "closing")
     layer = _fixed(reader, built)
-    fixed, stable, moving = request_blocks(layer.instructions, view, recovery=recovery)
+    fixed, stable, moving = request_blocks(layer.instructions, view, purpose=purpose)
     made = assemble_shrinking(
         fixed,
         stable,
-        [] if recovery else _scratch(entries, built, _declarations(stream)),
+        _scratch(entries, built, _asides(stream)) if purpose == "work" else [],
         moving,
-        [] if recovery else layer.tools,
+        layer.tools if purpose == "work" else [],
         limit=built.limit,
         window=Window(start=built.window, omitted=built.omitted),
     )
@@ -156,26 +156,26 @@ def _fixed(reader: Reader, built: RequestBuilt) -> FixedLayer:
     return msgspec.json.decode(body, type=FixedLayer)
 
 
-def _declarations(stream: Sequence[tuple[Record, Event]]) -> set[int]:
-    """The model calls that asked for a recovery's declaration: never in scratch."""
+def _asides(stream: Sequence[tuple[Record, Event]]) -> set[int]:
+    """The model calls that were not the step's work: never in scratch."""
     return {
         event.op
         for _, event in stream
         if isinstance(event, DecisionMade)
         and isinstance(event.action, CallModel)
-        and event.action.purpose == "declare"
+        and event.action.purpose != "work"
     }
 
 
 def _scratch(
-    entries: Sequence[Entry], built: RequestBuilt, declarations: set[int]
+    entries: Sequence[Entry], built: RequestBuilt, asides: set[int]
 ) -> list[Block]:
     """The exchanges that were in the request, made as the task made them."""
     blocks: list[Block] = []
     for entry in entries:
         if entry.kind != "model" or entry.status != "completed":
             continue
-        if entry.op in declarations:
+        if entry.op in asides:
             continue
         if not any(first <= entry.op <= last for first, last in built.blocks):
             continue

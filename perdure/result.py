@@ -10,7 +10,7 @@ from .actors.agent import Agent
 from .actors.budget.account import shown
 from .actors.task.rows import TaskRow
 
-__all__ = ["STOPPED", "Result", "Status", "result_of"]
+__all__ = ["STOPPED", "Result", "Status", "Until", "ending", "result_of"]
 
 Status: TypeAlias = Literal[
     "queued",
@@ -21,8 +21,14 @@ Status: TypeAlias = Literal[
     "failed",
     "cancelled",
 ]
+Until: TypeAlias = Literal["stopped", "ended", "compensated"]
 ENDED = frozenset({"completed", "failed", "cancelled"})
 STOPPED = ENDED | {"paused", "parked"}
+
+
+def ending(compensate: bool) -> Until:
+    """What whoever cancels a task waits for."""
+    return "compensated" if compensate else "ended"
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from .actors.executor.loop import Loop
 from .actors.house import House
 from .actors.protocol import Drain, Submit
 from .actors.submission import make_submission
+from .actors.windows.limit import RateLimit
 from .calls import TaskCalls
 from .errors import (
     Misuse,
@@ -42,7 +43,12 @@ from .storage.errors import StorageError, StoreLocked
 from .storage.journal import Journal
 from .storage.reader import Reader, open_reader
 from .storage.sqlite import SqliteBackend
-from .submission import agents_by_name, baseline_with, unpriced
+from .submission import (
+    agents_by_name,
+    baseline_with,
+    limits_by_service,
+    unpriced,
+)
 from .supervision.dispatch import Dispatcher, PoolDispatcher
 from .supervision.faults import hit
 from .supervision.lifecycle import ActorStopped
@@ -68,6 +74,7 @@ class Runtime(TaskCalls):
             a back end of `perdure.testing`.
         agents: who may be given tasks; two of one name are refused.
         pool: limits that all tasks share.
+        limits: how often services may be called: one `RateLimit` a service.
         active: how many tasks run at once; the others wait in order.
         log: a path (JSON lines), a structlog logger, or None for the stdlib logger
             `perdure`.
@@ -92,6 +99,7 @@ class Runtime(TaskCalls):
         *,
         agents: Sequence[Agent] = (),
         pool: Budget | None = None,
+        limits: Sequence[RateLimit] = (),
         active: int | None = None,
         log: Any = None,
         on_event: Callable[[str, Mapping[str, Any]], None] | None = None,
@@ -104,6 +112,7 @@ class Runtime(TaskCalls):
         self._agents = agents_by_name(agents)
         if pool is not None and not isinstance(pool, Budget):
             raise Misuse(f"pool={pool!r} is no Budget; give Budget(tokens=…)")
+        limited = limits_by_service(limits)
         if unknown_price not in ("refuse", "warn"):
             raise Misuse(f"unknown_price={unknown_price!r}: give 'refuse' or 'warn'")
         if not isinstance(store, str | os.PathLike | Backend):
@@ -152,6 +161,7 @@ class Runtime(TaskCalls):
             open_journal=self._open_again,
             journal=journal,
             unknown_price=unknown_price,
+            limits=limited,
         )
         self._openings = Openings(self._dispatcher)
         self._system.spawn(

@@ -9,9 +9,10 @@ import msgspec
 from .actors.agent import Agent
 from .actors.baseline import Baseline
 from .actors.budget.account import Budget
+from .actors.windows.limit import RateLimit
 from .errors import Misuse
 
-__all__ = ["agents_by_name", "baseline_with", "unpriced"]
+__all__ = ["agents_by_name", "baseline_with", "limits_by_service", "unpriced"]
 
 
 def baseline_with(baseline: Baseline | None, active: int | None) -> Baseline:
@@ -38,6 +39,25 @@ def unpriced(agent: Agent, budget: Budget | None, pool: Budget) -> str:
         f"{name}.cost={limit!r}: no price is known for model {agent.model.name!r} of "
         f"agent {agent.name!r}; give Agent(price=Price(…)), or limit tokens instead"
     )
+
+
+def limits_by_service(limits: Sequence[RateLimit]) -> dict[str, RateLimit]:
+    """The limits by service. Raises Misuse for what is none, and for two of one."""
+    if isinstance(limits, RateLimit) or not isinstance(limits, Iterable):
+        raise Misuse(f"limits={limits!r} is no list; give limits=[RateLimit(…)]")
+    found: dict[str, RateLimit] = {}
+    for limit in limits:
+        if not isinstance(limit, RateLimit):
+            raise Misuse(
+                f"limits= holds {limit!r}, which is no RateLimit; give "
+                "RateLimit('smtp', 30, per='1m')"
+            )
+        if limit.service in found:
+            raise Misuse(
+                f"limits= holds two of service {limit.service!r}; give one for each"
+            )
+        found[limit.service] = limit
+    return found
 
 
 def agents_by_name(agents: Sequence[Agent]) -> dict[str, Agent]:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from .actors.task.rows import RESTS
 from .events import line_of
 from .logs import Sink
 from .storage.journal import Journal
@@ -110,7 +111,7 @@ class Teller:
         name, fields = line_of(record)
         if record.type in STOPS:
             self._waiters.stopped(fields["task"])
-        if fields.get("reason") in ("timer", "subtask"):
+        if fields.get("reason") in RESTS:
             return  # it goes on by itself
         if self._notices is not None:
             self._notices.put(name, fields)

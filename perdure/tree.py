@@ -2,7 +2,7 @@
 
 root            rest_for_one, 3 restarts in 60 s
 ├─ journal      if it dies, everything above it restarts from disk
-├─ services     one_for_one, 5 in 60 s: pool, timers, admission
+├─ services     one_for_one, 5 in 60 s: pool, windows, timers, admission
 └─ tasks        dynamic
 └─ task/<id>  rest_for_one, ends when Task ends: Ledger, Account, Context, Task
 """
@@ -22,6 +22,7 @@ from .actors.ledger.actor import Ledger
 from .actors.task.actor import Task
 from .actors.task.rows import Wake
 from .actors.timers.actor import Timers
+from .actors.windows.actor import Windows
 from .supervision.backoff import Backoff
 from .supervision.spec import ChildSpec, SupervisorSpec
 from .supervision.supervisor import Supervisor
@@ -41,6 +42,10 @@ def root_spec(house: House) -> SupervisorSpec:
             ChildSpec(
                 name=names.POOL,
                 factory=lambda: Pool(house, house.journal.runtime_epoch),
+            ),
+            ChildSpec(
+                name=names.WINDOWS,
+                factory=lambda: Windows(house, house.journal.runtime_epoch),
             ),
             ChildSpec(name=names.TIMERS, factory=lambda: Timers(house)),
             ChildSpec(

@@ -16,6 +16,7 @@ from .actors.admission.queue import Place, QueueState
 from .actors.budget import account
 from .actors.budget.account import AccountState, shown
 from .actors.events import Event, SubtaskStarted
+from .actors.ledger.rows import undo_prefix
 from .actors.price import cost_text
 from .actors.task import state as task_state
 from .actors.task.rows import TaskRow
@@ -26,7 +27,7 @@ from .result import ENDED
 from .storage.errors import Undecodable
 from .storage.reader import Reader
 from .storage.records import Record
-from .views_approvals import Approval, approvals
+from .views_approvals import Approval, approvals_of
 
 __all__ = [
     "RecoveryLine",
@@ -91,7 +92,11 @@ class RecoveryLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
-    """All about one task; `budget` says limit and rest of each limited dimension."""
+    """All about one task; `budget` says limit and rest of each limited dimension.
+
+    `said` is what the agent said of where the task stands before that paused for money,
+    `undone` how many effects were taken back, `undoable` how many still can be.
+    """
 
     task: str
     agent: str
@@ -115,8 +120,11 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
     budget: dict[str, dict[str, Any]]
     recoveries: tuple[RecoveryLine, ...]
     approvals: tuple[Approval, ...] = ()
+    said: str = ""
     parent: str = ""
     subtasks: tuple[str, ...] = ()
+    undone: int = 0
+    undoable: int = 0
 
 
 def find(reader: Reader, text: str) -> str:
@@ -192,12 +200,28 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
         spent_recovery=shown(books.books.recovery),
         budget=_budget(submitted.budget, books),
         recoveries=_recoveries(history + whole(reader, f"task/{task}/recovery")),
-        approvals=tuple(approvals(reader, task)),
+        approvals=tuple(approvals_of(reader, task)),
+        said=_said(state, history),
         parent=submitted.parent,
         subtasks=tuple(
             event.child for _, event in history if isinstance(event, SubtaskStarted)
         ),
+        undone=state.undone,
+        undoable=len(reader.rows(names.UNDOS, undo_prefix(task))),
     )
+
+
+def _said(state: TaskState, history: list[tuple[Record, Event]]) -> str:
+    """The words of the closing turn that a task pauses after."""
+    shortage = state.shortage
+    said = [
+        event.said
+        for _, event in history
+        if isinstance(event, events.ActionObserved)
+        and shortage is not None
+        and event.op == shortage.op
+    ]
+    return said[-1] if said else ""
 
 
 def _places(reader: Reader) -> dict[str, Place]:

@@ -56,7 +56,7 @@ class EffectLine(msgspec.Struct, frozen=True, kw_only=True):
 
     `id` names the effect, whatever the attempt; `since` is when it took its status, in
     seconds since the epoch. `reused` is the operation whose record answered it without
-    a run; `result` is whole up to 16 KiB.
+    a run, `undoes` the effect that it takes back; `result` is whole up to 16 KiB.
     """
 
     id: str
@@ -72,6 +72,7 @@ class EffectLine(msgspec.Struct, frozen=True, kw_only=True):
     probes: tuple[ProbeLine, ...] = ()
     request_id: str = ""
     reused: int | None = None
+    undoes: str = ""
     arguments: str = ""
     result: str = ""
     error: str = ""
@@ -97,6 +98,7 @@ def effects(reader: Reader, task: str) -> list[EffectLine]:
                     history=(pending,),
                     request_id=event.request_id,
                     reused=event.reused,
+                    undoes=_undoes(task, event),
                     arguments=event.arguments,
                 )
             case events.EffectRecorded():
@@ -121,6 +123,10 @@ def effects(reader: Reader, task: str) -> list[EffectLine]:
                     line, probes=(*line.probes, probe)
                 )
     return list(found.values())
+
+
+def _undoes(task: str, event: events.EffectRegistered) -> str:
+    return "" if event.undoes is None else names.effect(task, event.undoes.op)
 
 
 def unknown(reader: Reader, task: str = "") -> list[EffectLine]:

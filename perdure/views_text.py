@@ -69,6 +69,8 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
         ("reason", sheet.reason),
         ("detail", "" if sheet.detail == sheet.reason else sheet.detail),
         ("ends with", sheet.ends_with),
+        ("it said", sheet.said),
+        ("taken back", _undos(sheet)),
         ("key", sheet.key or ""),
         ("group", sheet.group),
         ("priority", str(sheet.priority or "")),
@@ -99,13 +101,16 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
     if sheet.approvals:
         yield ""
         yield from _table(
-            ("APPROVAL", "OP", "TOOL", "ASKED", "ARGUMENTS"),
+            ("APPROVAL", "OP", "TOOL", "STATUS", "ASKED", "EXPIRES", "BY", "ARGUMENTS"),
             (
                 (
                     one.approval,
                     str(one.op),
                     _short(one.tool, REASON),
+                    one.status,
                     _time(one.at),
+                    "-" if one.expires is None else _time(one.expires),
+                    _short(one.by, REASON) or "-",
                     _value(one.arguments),  # whole: it is what is approved
                 )
                 for one in sheet.approvals
@@ -215,6 +220,12 @@ def result_text(result: Result) -> Iterator[str]:
     )
 
 
+def _undos(sheet: TaskSheet) -> str:
+    if not (sheet.undone or sheet.undoable):
+        return ""
+    return f"{sheet.undone} of its effects; {sheet.undoable} can be"
+
+
 def _history(effect: EffectLine) -> str:
     changes = [
         change.status
@@ -224,6 +235,8 @@ def _history(effect: EffectLine) -> str:
     ]
     if effect.probes and effect.status == "unknown":
         changes.append(f"probed: {_short(effect.probes[-1].answer, REASON)}")
+    if effect.undoes:
+        changes[0] = f"{changes[0]}, to undo {effect.undoes}"
     return " -> ".join(changes)
 
 

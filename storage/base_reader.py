@@ -54,6 +54,10 @@ class Reader(ABC):
         """Return the rows of a space whose keys begin with `prefix`, by key."""
 
     @abstractmethod
+    def last_row(self, space: str, prefix: str) -> Row | None:
+        """Return of those rows the last one by key, None where there is none."""
+
+    @abstractmethod
     def streams(self, prefix: str = "") -> list[str]:
         """Return the names of a family's streams in order, all of them for ""."""
 

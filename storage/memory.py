@@ -215,6 +215,11 @@ class MemoryReader(Reader):
                 if key.startswith(prefix)
             ]
 
+    def last_row(self, space: str, prefix: str) -> Row | None:
+        """Return of those rows the last one by key, None where there is none."""
+        found = self.rows(space, prefix)
+        return found[-1] if found else None
+
     def commands(self, after: int = 0) -> list[Command]:
         """Return the commands behind place `after` without an answer, in order."""
         with self._store.lock:

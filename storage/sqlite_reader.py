@@ -62,6 +62,18 @@ class SqliteReader(Reader):
             )
         return [Row(space=space, key=key, value=value) for key, value in found]
 
+    def last_row(self, space: str, prefix: str) -> Row | None:
+        """Return of those rows the last one by key, None where there is none."""
+        with errors_of(self._path):
+            found = self._all(
+                "SELECT key, CAST(value AS BLOB) FROM rows "
+                "WHERE space = ?1 AND key >= ?2 "
+                "AND substr(key, 1, length(?2)) = ?2 ORDER BY key DESC LIMIT 1",
+                space,
+                prefix,
+            )
+        return Row(space=space, key=found[0][0], value=found[0][1]) if found else None
+
     def streams(self, prefix: str = "") -> list[str]:
         """Return the names of a family's streams in order, all of them for ""."""
         with errors_of(self._path):

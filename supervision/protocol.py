@@ -33,7 +33,8 @@ class StartChild(msgspec.Struct, frozen=True, kw_only=True):
 
     An address in `reply_to` gets `ChildStarted` or `ChildFailed`; a promise is set to
     `ChildStarted` or fails with `StartFailed`. Starting a child that is up already
-    answers `ChildStarted` and changes nothing.
+    answers `ChildStarted` and changes nothing; one that stops, or has just ended, is
+    started when its end is over.
     """
 
     spec: ChildSpec
@@ -67,6 +68,7 @@ class MayRestart(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     supervisor: str
+    incarnation: int  # of the supervisor
     child: str
     reason: Reason
 

@@ -37,6 +37,7 @@ class Supervisor(Actor):
         self._spec = spec
         self._children = {child.name: Child(child) for child in spec.children}
         self._dynamic = spec.strategy == "dynamic"
+        self._after_its_end: dict[str, list[StartChild]] = {}
         self._restarts: deque[float] = deque()  # monotonic seconds
         self._up = False
         self._closing: Reason | None = None
@@ -58,6 +59,8 @@ class Supervisor(Actor):
                 self._on_started(self._children[name], incarnation)
             case Exited(child=name, reason=reason):
                 self._on_exited(self._children[name], reason)
+                for start in self._after_its_end.pop(name, ()):
+                    self._on_start_child(start)
             case Tick(child=child, what=what):
                 self._on_tick(child, what)
             case Restart(child=name):
@@ -201,7 +204,10 @@ class Supervisor(Actor):
         child.status = Status.ASKING
         self.system.log("supervisor.asked", name=self.name, child=child.name, gate=gate)
         question = MayRestart(
-            supervisor=self.name, child=child.name, reason=child.reason
+            supervisor=self.name,
+            incarnation=self.incarnation,
+            child=child.name,
+            reason=child.reason,
         )
         self.system.address(gate).tell(question)
         self._set_timer(child, GATE_RETRY, "restart")
@@ -338,8 +344,8 @@ class Supervisor(Actor):
         child = self._children.get(name)
         if self._closing is not None:
             refuse(caller, name, "its supervisor is stopping")
-        elif child is not None and child.status is Status.STOPPING:
-            refuse(caller, name, "it is stopping")
+        elif child is not None and self._is_ending(child):
+            self._after_its_end.setdefault(name, []).append(message)
         else:
             if child is None:
                 child = self._children[name] = Child(message.spec)
@@ -349,6 +355,12 @@ class Supervisor(Actor):
                 self._start_child(child)
             elif child.status is Status.RUNNING:
                 child.answer()
+
+    def _is_ending(self, child: Child) -> bool:
+        """Whether it stops, or has ended and its `Exited` is still to come."""
+        alive = child.status in (Status.STARTING, Status.RUNNING)
+        ended = alive and not self.system.is_running(child.name)
+        return ended or child.status is Status.STOPPING
 
     def _on_stop_child(self, name: str) -> None:
         child = self._children.get(name)

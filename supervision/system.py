@@ -7,7 +7,6 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import count
 from typing import Any
 
 from .actor import Actor
@@ -48,7 +47,7 @@ class System:
         self._cells: dict[str, Cell] = {}
         self._monitors: dict[str, dict[Cell, None]] = {}
         self._joins: dict[str, list[Promise]] = {}
-        self._incarnations = count(1)
+        self._newest = 0  # incarnation; each is one more than the one before
         self._dead_letters = 0
         dispatcher.log = self.log
         _systems.add(self)
@@ -95,12 +94,18 @@ class System:
             if name in self._cells:
                 msg = f"spawn({name!r}): {self._cells[name]} is running; stop it first"
                 raise ValueError(msg)
-            cell = Cell(self, name, next(self._incarnations), factory, parent)
+            self._newest += 1
+            cell = Cell(self, name, self._newest, factory, parent)
             self._cells[name] = cell
             if parent is not None:
                 parent.children[name] = cell
         cell.wake()
         return self.address(name)
+
+    @property
+    def newest(self) -> int:
+        """The incarnation that was started last, of whatever name."""
+        return self._newest
 
     def is_running(self, name: str) -> bool:
         """Whether an incarnation of the name is starting or up."""

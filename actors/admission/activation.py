@@ -28,7 +28,7 @@ from ..names import task as task_name
 from ..protocol import Allocate, Order, Stopped, WakeAgain
 from ..requests import BACKSTOP
 from ..task.rows import COMES, TaskRow, Wake, queued_row, timer_row
-from .queue import REGISTER, Place
+from .queue import ENDING, REGISTER, Place
 
 if TYPE_CHECKING:
     from .actor import Admission
@@ -69,6 +69,7 @@ class Activation:
         self.idle: set[str] = set()  # active, but nothing of them runs here
         self.orders: dict[str, Order] = {}
         self.farewells: dict[str, Stopped] = {}
+        self._over: dict[str, int] = {}  # newest incarnation of what ran before
         self._failures: dict[str, str] = {}  # why actors did not start, the last time
         self._recovering: set[str] = set()  # who holds a recovery permit
         self._for_permit: deque[str] = deque()
@@ -121,7 +122,7 @@ class Activation:
         admission = self._admission
         if not admission.requests.answered(("pool", task)):
             return
-        winds_up = admission.state.tasks[task].order == "cancel"  # without any money
+        winds_up = admission.state.tasks[task].order in ENDING  # without any money
         if refusal is not None and not winds_up:
             admission.park(task, refusal, "resume", "paused")
         else:
@@ -194,6 +195,7 @@ class Activation:
                 # An admission that crashed may have had an earlier epoch's actors
                 # started just now; they are fenced, and in the way.
                 tasks.tell(StopChild(name=family(task)))
+            self._over[task] = admission.system.newest
             self.watch(task)
             admission.requests.send(("start", task), tasks, start)
 
@@ -212,16 +214,18 @@ class Activation:
             self.starting.discard(task)
             self.idle.add(task)
 
-    def started(self, task: str) -> None:
+    def started(self, task: str, incarnation: int) -> None:
         """All four actors are up."""
         admission = self._admission
+        if self.is_over(task, incarnation):
+            return
         if not admission.requests.answered(("start", task)):
             return
         self._failures.pop(task, None)
         self._return_permit(task)
         self.starting.discard(task)
         self.watch(task)
-        self.up(task_name(task))  # what came while it started reached nobody
+        self._tell(task)  # what came while it started reached nobody
         if admission.drains is not None:
             order = Order(what="drain", by="close")
             admission.house.address(task_name(task)).tell(order)
@@ -232,22 +236,41 @@ class Activation:
         admission.monitor(admission.house.address(family(task)))
         admission.monitor(admission.house.address(task_name(task)))
 
-    def up(self, name: str) -> None:
-        """A task's actor is up: tell it what it was told before."""
-        admission = self._admission
+    def is_over(self, task: str, incarnation: int) -> bool:
+        """Whether a task's supervisor is one of before its last activation, or end.
+
+        What it said may come late, and is nothing of what runs now.
+        """
+        return incarnation <= self._over.get(task, 0)
+
+    def up(self, name: str, incarnation: int) -> None:
+        """A task's actors are up, or the task itself is."""
         task = name.split("/")[1]
-        place = admission.state.tasks.get(task)
-        if place is not None and name == family(task):
-            self.started(task)  # the supervisor's answer may be lost
-        if place is None or name != task_name(task):
+        if task not in self._admission.state.tasks:
             return
+        if name == family(task):
+            self.started(task, incarnation)  # the supervisor's answer may be lost
+        elif name == task_name(task):
+            self._tell(task)
+
+    def _tell(self, task: str) -> None:
+        """Tell a task that is up what it was told before."""
+        admission, name = self._admission, task_name(task)
+        place = admission.state.tasks[task]
         order = self.orders.get(task)
-        if place.order == "cancel":
-            order = Order(what="cancel", by=place.by)
-        if order is not None:
+        if order is not None and place.order not in ENDING:
             admission.house.address(name).tell(order)
+        self.remind(task)
         if admission.drains is not None:  # it was restarting when the others heard it
             admission.house.address(name).tell(Order(what="drain", by="close"))
+
+    def remind(self, task: str) -> None:
+        """Tell a task that it is to end, where it is."""
+        place = self._admission.state.tasks[task]
+        match place.order:
+            case "cancel" | "compensate" as what:
+                order = Order(what=what, by=place.by)
+                self._admission.house.address(task_name(task)).tell(order)
 
     def order(self, task: str, order: Order) -> None:
         """Tell a running task something: again, while it has not left."""
@@ -259,11 +282,11 @@ class Activation:
         place = self._admission.state.tasks.get(task)
         if place is None or place.where != "active":
             return
-        if task in self.orders or place.order == "cancel":
-            self.up(task_name(task))
+        if task in self.orders or place.order in ENDING:
+            self._tell(task)
             self._admission.after(BACKSTOP, TellAgain(task=task))
 
-    def down(self, name: str) -> None:
+    def down(self, name: str, incarnation: int) -> None:
         """A task's actors are gone: for the reason it gave, or recover it."""
         admission = self._admission
         task = name.split("/")[1]
@@ -272,10 +295,15 @@ class Activation:
             return
         if place.where != "active" or task in self.starting:
             return
+        if self.is_over(task, incarnation):
+            return
+        self._over[task] = incarnation
         self.orders.pop(task, None)
         admission.demonitor(admission.house.address(family(task)))
         admission.demonitor(admission.house.address(task_name(task)))
         stopped = self.farewells.pop(task, None)
+        if stopped is not None:
+            admission.house.withdrawn.forget(task)
         if stopped is None:
             alone = admission.isolation.on and not admission.isolation.ran(task)
             if admission.drains is None and task not in admission.held and not alone:
@@ -312,6 +340,7 @@ class Activation:
     def _forget(self, task: str) -> None:
         """Nobody writes the task's streams any more: the journal lets go of them."""
         admission = self._admission
+        self._over.pop(task, None)
         forget = partial(admission.house.journal.forget, family(task))
         admission.when_durable(admission.last_seq, forget)
 
@@ -319,7 +348,10 @@ class Activation:
         """A task that was woken while it was active has stopped: it goes on at once."""
         admission = self._admission
         place = admission.state.tasks[row.task]
-        on = place.order != "again" or row.reason in COMES
+        looks = place.order == "again" or (
+            row.compensates and place.order == "compensate"
+        )
+        on = not looks or row.reason in COMES
         rows = [queued_row(row)] if on else []
         admission.append(TaskPassivated(task=row.task, waiting=True), rows=rows)
         hit("admission.passivated", place.agent)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from ...storage.errors import Fenced, Rejected
 from ...storage.reader import Reader
-from ...storage.records import Row
+from ...storage.records import Draft, Lease, Row
 from ...supervision.faults import hit
 from ...supervision.lifecycle import Down, NotRunning, Up
 from ...supervision.promise import Promise
 from ...supervision.protocol import ChildFailed, ChildStarted, MayRestart
 from ...supervision.spec import ChildSpec
 from ..durable import Durable, Folded
-from ..events import Event, TaskParked
+from ..events import ApprovalAnswered, Event, TaskParked
 from ..house import House
 from ..names import ADMISSION, TASK_ROWS, TASKS
 from ..names import task as task_name
@@ -39,6 +40,7 @@ from ..protocol import (
 from ..requests import Overdue, Requests
 from ..task.rows import TaskRow, Wake
 from .activation import Activation, StartAgain, TellAgain
+from .answers import Answers
 from .callers import Callers
 from .commands import Commands
 from .gate import Gate
@@ -76,6 +78,7 @@ class Admission(Durable[QueueState]):
         super().__init__(house, ADMISSION, epoch, QueueState())
         self.requests = Requests(self)
         self.callers = Callers(self)
+        self.answers = Answers(self)
         self.activation = Activation(self, family_of)
         self.commands = Commands(self)
         self.verdicts = Verdicts(self)
@@ -88,6 +91,28 @@ class Admission(Durable[QueueState]):
         """Fold by the rules of the queue."""
         return apply(state, event)
 
+    def append(
+        self,
+        *events: Event,
+        rows: Sequence[Row] = (),
+        blobs: Sequence[bytes] = (),
+        also: Sequence[tuple[Lease, Sequence[Draft]]] = (),
+    ) -> int:
+        """Append; what takes an approval back is heard before, by who starts calls."""
+        gone = [
+            (event.task, event.approval)
+            for event in events
+            if isinstance(event, ApprovalAnswered) and not event.approved
+        ]
+        for task, approval in gone:
+            self.house.withdrawn.add(task, approval)
+        try:
+            return super().append(*events, rows=rows, blobs=blobs, also=also)
+        except (Rejected, Fenced):
+            for task, approval in gone:
+                self.house.withdrawn.discard(task, approval)
+            raise
+
     def loaded(self, folded: Folded) -> None:
         """Look which active tasks really run; the others are recovered or started."""
         if self.house.held is None:
@@ -96,9 +121,7 @@ class Admission(Durable[QueueState]):
         self.monitor(self.house.address(TASKS))
         for task in self.state.active():
             self.activation.watch(task)
-            if self.state.tasks[task].order == "cancel":  # perhaps not told of it yet
-                order = Order(what="cancel", by=self.state.tasks[task].by)
-                self.house.address(task_name(task)).tell(order)
+            self.activation.remind(task)  # perhaps not told of its end yet
         for task, place in self.state.tasks.items():
             known = place.agent in self.house.agents and task not in self.held
             if place.lacks_agent and known:
@@ -126,7 +149,7 @@ class Admission(Durable[QueueState]):
             case WakeAgain():
                 self.callers.wake_again(message)
             case Answer():
-                self.callers.answer(message)
+                self.answers.answer(message)
             case Resolve():
                 self.verdicts.resolve(message)
             case InboxChanged():
@@ -144,8 +167,8 @@ class Admission(Durable[QueueState]):
                 self.activation.farewells[task] = message
             case MayRestart():
                 self.gate.may_restart(message)
-            case ChildStarted(child=child):
-                self.activation.started(child.removeprefix("task/"))
+            case ChildStarted(child=child, incarnation=incarnation):
+                self.activation.started(child.removeprefix("task/"), incarnation)
             case ChildFailed(child=child, error=error):
                 self.activation.not_started(child.removeprefix("task/"), error)
             case StartAgain(task=task):
@@ -154,12 +177,12 @@ class Admission(Durable[QueueState]):
                 self.activation.tell_again(task)
             case Down(name=name, reason=NotRunning()) if self.system.is_running(name):
                 pass  # it was not there yet when it was watched
-            case Down(name=name) if name.startswith("task/"):
-                self.activation.down(name)
-            case Up(name=name):
+            case Down(name=name, incarnation=incarnation) if name.startswith("task/"):
+                self.activation.down(name, incarnation or self.system.newest)
+            case Up(name=name, incarnation=incarnation):
                 self.requests.up(name)
                 if name.startswith("task/"):
-                    self.activation.up(name)
+                    self.activation.up(name, incarnation)
             case Overdue(key=key):
                 self.requests.overdue(key)
             case _Found(incarnation=incarnation, value=value, then=then):
@@ -179,12 +202,15 @@ class Admission(Durable[QueueState]):
             return
         if self.isolation.go_on():
             return
-        slots = self.house.baseline.active_tasks - len(starting - active)
-        held, now = frozenset(self.held), self.house.now()
-        ripe = frozenset(self.ripe)
-        for task in due(self.state, slots=slots, held=held, ripe=ripe, now=now):
-            if task not in starting:
-                self.activation.activate(task)
+        for task in due(
+            self.state,
+            slots=self.house.baseline.active_tasks,
+            held=frozenset(self.held),
+            now=self.house.now(),
+            ripe=frozenset(self.ripe),
+            starting=frozenset(starting),
+        ):
+            self.activation.activate(task)
 
     def _drain(self, promise: Promise) -> None:
         self.drains = [*(self.drains or []), promise]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ...storage.errors import Fenced, Rejected
-from ...storage.reader import Reader
 from ...storage.records import Row
 from ...supervision.faults import hit
 from ...supervision.promise import Promise
@@ -21,7 +20,7 @@ from ..events import (
     TaskQueued,
     TaskWoken,
 )
-from ..names import APPROVAL_ANSWERS, APPROVALS, KEYS, TASK_ROWS, TIMERS
+from ..names import KEYS, TASK_ROWS, TIMERS
 from ..names import task as task_name
 from ..protocol import (
     Answer,
@@ -38,7 +37,6 @@ from ..protocol import (
 from ..task.rows import (
     COMES,
     PASSIVE,
-    ApprovalRow,
     TaskRow,
     answer_of,
     queued_row,
@@ -58,7 +56,6 @@ class Callers:
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self._answered: set[str] = set()  # approvals, by this incarnation
 
     def submit(self, message: Submit) -> None:
         """Queue a task, or find the one that the same key or id gave before."""
@@ -154,7 +151,7 @@ class Callers:
             self._let_go(task)
             if admission.state.tasks[task].where in ("queued", "active"):
                 admission.activation.reactivate(task)
-                self._conclude(message, True, "it goes on")
+                self.conclude(message, True, "it goes on")
                 return
 
         def found(row: TaskRow) -> None:
@@ -162,7 +159,7 @@ class Callers:
             said = "it goes on" if events else "it was not waiting"
             # Where none waited somebody else may have just woken it: the answer
             # comes once the store says so.
-            self._conclude(message, bool(events), said, *events, rows=rows)
+            self.conclude(message, bool(events), said, *events, rows=rows)
 
         admission.with_row(task, found)
 
@@ -176,7 +173,7 @@ class Callers:
                 admission.activation.reactivate(name)
 
     def _waking(
-        self, row: TaskRow, order: Literal["resume", "again"], by: str
+        self, row: TaskRow, order: Literal["resume", "again", "compensate"], by: str
     ) -> tuple[list[Event], list[Row]]:
         """What wakes a task that waits or is just about to; nothing for another."""
         place = self._admission.state.tasks.get(row.task)
@@ -184,6 +181,8 @@ class Callers:
             return [], []  # a cancel is not taken back
         if place.where not in ("waiting", "parked") and not _leaving(place, row):
             return [], []
+        if place.order == "compensate" and place.where == "parked":
+            order, by = "compensate", place.by
         woken = TaskWoken(task=row.task, order=order, by=by)
         return [woken], [queued_row(row)]
 
@@ -214,6 +213,12 @@ class Callers:
         """Somebody said how an effect ended; its task looks, now or when it stops."""
         self._wake_again(message, row, said, event, rows=[to])
 
+    def wake_answered(
+        self, message: Answer, row: TaskRow, event: ApprovalAnswered, said: str
+    ) -> None:
+        """Somebody answered an approval; its task looks, now or when it stops."""
+        self._wake_again(message, row, said, event, rows=[answer_of(event)])
+
     def _wake_again(
         self,
         message: WakeAgain | Answer | Resolve,
@@ -233,13 +238,13 @@ class Callers:
             # after its row was read; it looks for itself what it waits for.
             stale = place.where == "waiting" and row.epoch != place.epoch
             if not woken and (stale or place.where == "active"):
-                woken = [TaskWoken(task=row.task, order="again", by=message.by)]
-        self._conclude(message, True, said, *events, *woken, rows=[*rows, *more])
+                woken = [_look_again(place, row.task, message.by)]
+        self.conclude(message, True, said, *events, *woken, rows=[*rows, *more])
         if place is not None and place.where == "active":
             order = Order(what="answer", by=message.by)
             self._admission.house.address(task_name(row.task)).tell(order)
 
-    def _conclude(
+    def conclude(
         self,
         message: Asked,
         done: bool,
@@ -262,75 +267,14 @@ class Callers:
         if promise is not None:
             admission.when_durable(seq, lambda: promise.set(done))
 
-    def answer(self, message: Answer) -> None:
-        """Answer an approval, once; its task is told, or woken to look."""
-        admission = self._admission
-
-        def found(values: tuple[bytes | None, bytes | None, bytes | None]) -> None:
-            asked, answered, row = values
-            if asked is None or row is None:
-                self._unknown(message)
-                return
-            approval = msgspec.json.decode(asked, type=ApprovalRow)
-            if message.task and approval.task != message.task:
-                self._unknown(message)
-                return
-            message_ = msgspec.structs.replace(message, task=approval.task)
-            if answered is not None or message.approval in self._answered:
-                self._conclude(message_, False, "it was answered before")
-                return
-            if approval.status != "open":
-                self._conclude(message_, False, "the call is no longer wanted")
-                return
-            self._answered.add(message.approval)
-            event = ApprovalAnswered(
-                approval=approval.approval,
-                task=approval.task,
-                approved=message.approved,
-                by=message.by,
-                why=message.why,
-            )
-            self._wake_again(
-                message_,
-                msgspec.json.decode(row, type=TaskRow),
-                "approved" if message.approved else "rejected",
-                event,
-                rows=[answer_of(event)],
-            )
-            # Whoever looks from now on finds the row, and reads end in their order.
-            admission.read(
-                lambda _: None, lambda _: self._answered.discard(message.approval)
-            )
-            hit("approval.answered", approval.tool)
-
-        def look(reader: Reader) -> tuple[bytes | None, bytes | None, bytes | None]:
-            asked = reader.row(APPROVALS, message.approval)
-            if asked is None:
-                return None, None, None
-            task = msgspec.json.decode(asked, type=ApprovalRow).task
-            answered = reader.row(APPROVAL_ANSWERS, message.approval)
-            return asked, answered, reader.row(TASK_ROWS, task)
-
-        admission.read(look, found)
-
-    def _unknown(self, message: Answer) -> None:
-        wrong = (
-            f"there is no approval {message.approval!r}; the open ones are listed by "
-            "`perdure show` and runtime.approvals()"
-        )
-        if message.command:
-            self._conclude(message, False, wrong)
-        elif message.promise is not None:
-            message.promise.fail(Misuse(wrong))
-
     def wake(self, task: str, by: str) -> None:
         """Wake a parked task whose reason is gone; nobody asked for it."""
         admission = self._admission
 
         def found(row: TaskRow) -> None:
             if admission.state.tasks[task].where == "parked":
-                woken = TaskWoken(task=task, order="resume", by=by)
-                admission.append(woken, rows=[queued_row(row)])
+                events, rows = self._waking(row, "resume", by)
+                admission.append(*events, rows=rows)
 
         admission.with_row(task, found)
 
@@ -343,18 +287,28 @@ class Callers:
         def found(row: TaskRow) -> None:
             place = admission.state.tasks.get(task)
             if place is None:
-                self._conclude(message, False, f"it has ended: {row.status}")
+                self.conclude(message, False, f"it has ended: {row.status}")
                 return
             active = place.where == "active"
             woken: list[Event] = []
             rows: list[Row] = []
-            if place.order != "cancel" or place.where == "parked":
+            wanted: Literal["cancel", "compensate"] = "cancel"
+            said = "it is to end"
+            if message.compensate:
+                if place.order == "cancel":
+                    said = "it is to end already, and its effects stay as they are"
+                    self.conclude(message, False, said)
+                    return
+                wanted = "compensate"
+                said = "it is to end, once its effects are taken back"
+            under_way = message.compensate and row.compensates
+            if place.where == "parked" or not (place.order == wanted or under_way):
                 # The row of an active task is its own: it may just have ended.
                 rows = [] if active else [queued_row(row)]
-                woken = [TaskWoken(task=task, order="cancel", by=message.by)]
-            self._conclude(message, True, "it is to end", *woken, rows=rows)
+                woken = [TaskWoken(task=task, order=wanted, by=message.by)]
+            self.conclude(message, True, said, *woken, rows=rows)
             if active:
-                order = Order(what="cancel", by=message.by)
+                order = Order(what=wanted, by=message.by)
                 admission.activation.order(task, order)
                 admission.activation.reactivate(task)
 
@@ -381,7 +335,15 @@ def _leaving(place: Place, row: TaskRow) -> bool:
     if place.where not in ("active", "queued") or row.status not in PASSIVE:
         return False
     again = place.order == "again" and row.reason in COMES
-    return not ((again or place.order == "resume") and place.since > row.epoch)
+    goes_on = again or place.order in ("resume", "compensate")
+    return not (goes_on and place.since > row.epoch)
+
+
+def _look_again(place: Place, task: str, by: str) -> TaskWoken:
+    """Have an active task look when it stops; what it may not have heard yet stays."""
+    if place.order == "compensate" and place.where == "active":
+        return TaskWoken(task=task, order="compensate", by=place.by)
+    return TaskWoken(task=task, order="again", by=by)
 
 
 def _kind(message: Asked) -> str:
@@ -391,8 +353,8 @@ def _kind(message: Asked) -> str:
             return "cancel"
         case WakeAgain():
             return "extend"
-        case Answer(approved=approved):
-            return "approve" if approved else "reject"
+        case Answer(approved=approved, arguments=instead):
+            return "approve" if approved or instead else "reject"
         case Resolve():
             return "resolve"
         case _:

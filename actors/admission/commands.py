@@ -27,14 +27,17 @@ if TYPE_CHECKING:
 
 __all__ = ["CommandAnswer", "CommandBody", "Commands"]
 
+MORE = "extend by at least one amount above 0"
 ENDED = ("completed", "failed", "cancelled")
 
 
 class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a command says besides its kind and its task or approval.
 
-    `amounts` is for `extend`; for `resolve` it names an attempt of an operation, and
-    says whether it `happened` and what text it gave.
+    `amounts` is for `extend` and `limit`; for `resolve` it names an attempt of an
+    operation, and says whether it `happened` and what text it gave; for `approve` JSON
+    `arguments`, with a `tool` or without, are the call that is to be made instead;
+    `compensate` is for `cancel`.
     """
 
     by: str = "somebody"
@@ -44,6 +47,9 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     attempt: int = 0
     happened: bool | None = None
     result: str = ""
+    compensate: bool = False
+    tool: str = ""
+    arguments: str = ""
 
 
 class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,19 +106,20 @@ class Commands:
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             self._refuse(command, f"the command cannot be read: {error}")
             return
-        callers = self._admission.callers
         task = command.subject
         match command.kind:
             case "approve" | "reject" as kind:
                 answer = Answer(
                     approval=task,
                     task="",
-                    approved=kind == "approve",
+                    approved=kind == "approve" and not body.arguments,
                     by=body.by,
                     why=body.why,
+                    tool=body.tool,
+                    arguments=body.arguments if kind == "approve" else "",
                     command=command.id,
                 )
-                callers.answer(answer)
+                self._admission.answers.answer(answer)
             case "resolve" if body.happened is not None:
                 resolve = Resolve(
                     task=task,
@@ -126,7 +133,7 @@ class Commands:
                 self._admission.verdicts.resolve(resolve)
             case "resolve":
                 self._refuse(command, "say whether it happened: true or false")
-            case "cancel" | "resume" | "extend":
+            case "cancel" | "resume" | "extend" | "limit":
                 self._with_task(command, body)
             case kind:
                 self._refuse(command, f"this perdure knows no command {kind!r}")
@@ -142,7 +149,12 @@ class Commands:
                 return
             match command.kind:
                 case "cancel":
-                    message = Cancel(task=task, by=body.by, command=command.id)
+                    message = Cancel(
+                        task=task,
+                        by=body.by,
+                        compensate=body.compensate,
+                        command=command.id,
+                    )
                     admission.callers.cancel(message)
                 case "resume":
                     resume = Resume(task=task, by=body.by, command=command.id)
@@ -168,11 +180,12 @@ class Commands:
     ) -> None:
         admission = self._admission
         task = command.subject
-        wrong = why_not_extended(task, limits, body.amounts)
+        lower = command.kind == "limit"
+        wrong = "" if lower else why_not_extended(task, limits, body.amounts)
         if status in ENDED:
-            wrong = f"task {task} has ended ({status}); nothing to extend"
+            wrong = f"task {task} has ended ({status}); nothing to {command.kind}"
         elif not body.amounts or min(body.amounts.values()) < 0:
-            wrong = "extend by at least one amount above 0"
+            wrong = "limit to at least one amount" if lower else MORE
         if wrong:
             self._refuse(command, wrong)
             return
@@ -180,19 +193,29 @@ class Commands:
         grant = f"{task}/{command.id}"
         self._extending[grant] = (command, body)
         message = Enlarge(
-            task=task, grant=grant, amounts=body.amounts, reply_to=admission.address
+            task=task,
+            grant=grant,
+            amounts=body.amounts,
+            lower=lower,
+            reply_to=admission.address,
         )
         pool = admission.house.address(POOL)
         admission.requests.send(("extend", grant), pool, message)
 
     def enlarged(self, grant: str, refusal: str | None) -> None:
-        """The pool gave the grant of an `extend`, or did not."""
+        """The pool gave the grant of an `extend` or a `limit`, or did not."""
         admission = self._admission
         if not admission.requests.answered(("extend", grant)):
             return
         command, body = self._extending.pop(grant)
         if refusal is not None:
-            self._refuse(command, f"it cannot be extended: {refusal}")
+            lower = command.kind == "limit"
+            done = "its limits cannot be lowered" if lower else "it cannot be extended"
+            self._refuse(command, f"{done}: {refusal}")
+            return
+        if command.kind == "limit":  # an active task is refused what is beyond it
+            said = "its limits are lowered"
+            self.apply(command.id, command.kind, command.subject, True, said)
             return
         admission.callers.wake_again(
             WakeAgain(task=command.subject, by=body.by, command=command.id)

@@ -32,6 +32,8 @@ class Gate:
         supervisor = admission.house.address(message.supervisor)
 
         def found(records: Sequence[Record]) -> None:
+            if admission.activation.is_over(task, message.incarnation):
+                return  # its end was a strike of its own
             place = admission.state.tasks.get(task)
             if place is None or place.where != "active":
                 supervisor.tell(GiveUp(child=message.child, reason="the task ended"))

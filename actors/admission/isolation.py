@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..events import ProgressSeen, QueueReopened
-from .queue import QueueState
+from .queue import ENDING, QueueState
 
 if TYPE_CHECKING:
     from .actor import Admission
@@ -25,16 +25,22 @@ ENDS_IN_VAIN = 2  # of processes in a row; then one task at a time
 def suspects(state: QueueState, held: frozenset[str]) -> list[str]:
     """Who is still to be recovered after the last process end, the likeliest first.
 
-    That is who was there at most of the ends; equals in order of submission. `held`
-    are left alone.
+    That is who was there at most of the ends; equals in order of submission. Who is to
+    end, and waits for sub-tasks that are suspects too, comes after them. `held` are
+    left alone.
     """
     running = set(state.running())
-    waiting = [
-        (-state.tasks[name].deaths, state.tasks[name].place, name)
-        for name in state.active()
-        if name not in running and name not in held
+    names = [
+        name for name in state.active() if name not in running and name not in held
     ]
-    return [name for *_, name in sorted(waiting)]
+    parents = {state.tasks[name].parent for name in names}
+
+    def rank(name: str) -> tuple[bool, int, int]:
+        place = state.tasks[name]
+        waits = place.order in ENDING and name in parents
+        return waits, -place.deaths, place.place
+
+    return sorted(names, key=rank)
 
 
 class Isolation:
@@ -94,7 +100,20 @@ class Isolation:
             first = self._suspects()[0]
             if first in activation.idle:  # else its `Down` is still to come
                 activation.activate(first)
+        for task in self._awaited():
+            if task not in activation.starting:
+                activation.activate(task)
         return True
+
+    def _awaited(self) -> list[str]:
+        """The queued sub-tasks without whose end a running task cannot end."""
+        state = self._admission.state
+        ending = {name for name in state.running() if state.tasks[name].order in ENDING}
+        return [
+            name
+            for name, one in state.tasks.items()
+            if one.where == "queued" and one.parent in ending
+        ]
 
     def _suspects(self) -> list[str]:
         return suspects(self._admission.state, frozenset(self._admission.held))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import msgspec
@@ -22,9 +22,21 @@ from ..events import (
     TaskWoken,
 )
 
-__all__ = ["REGISTER", "Place", "QueueState", "apply", "due"]
+__all__ = [
+    "ENDING",
+    "REGISTER",
+    "REMEMBERED",
+    "Place",
+    "QueueState",
+    "Rounds",
+    "apply",
+    "due",
+]
 
+ENDING = ("cancel", "compensate")  # orders that a task only winds up for
 REGISTER = "register the agent"  # what ends the wait of a task that lacks its agent
+LAG = 1  # round that a slow start may be behind, and still be counted in its own
+REMEMBERED = 1_000  # groups that had a slot lately, of one priority
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +57,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     where: Literal["queued", "active", "waiting", "parked"] = "queued"
     epoch: int = 0
-    order: Literal["run", "resume", "cancel", "again"] = "run"
+    order: Literal["run", "resume", "cancel", "compensate", "again"] = "run"
     by: str = ""
     since: int = 0
     clean: bool = True
@@ -67,13 +79,49 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return self.woken and self.order != "again"
 
 
+class Rounds(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose turn it is among groups of one priority: each gets one slot a round.
+
+    `at` is the newest round that a slot was given for, `next` the round that the next
+    slot of a group is for. A group that is not named there is at `at`: whoever did not
+    wait, or comes anew, has no rounds to catch up on.
+    """
+
+    at: int = 0
+    next: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def of(self, group: str) -> int:
+        """The round that the group's next slot is for."""
+        return self.next.get(group, self.at)
+
+    def come(self, group: str) -> Rounds:
+        """The group waits, from this round on where it has not just had a slot."""
+        return self._with(group, self.of(group), self.at)
+
+    def given(self, group: str) -> Rounds:
+        """A slot was given to a task of the group."""
+        turn = self.of(group)
+        return self._with(group, turn + 1, max(self.at, turn))
+
+    def back(self, group: str) -> Rounds:
+        """A task that was not done with its slot has none: its turn comes again."""
+        return self._with(group, max(self.of(group) - 1, self.at - LAG), self.at)
+
+    def _with(self, group: str, turn: int, at: int) -> Rounds:
+        known = [
+            (name, n)
+            for name, n in self.next.items()
+            if n >= at - LAG and name != group
+        ]
+        return Rounds(at=at, next=dict([*known, (group, turn)][-REMEMBERED:]))
+
+
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     """All unfinished tasks by id, in the order of their submission.
 
     `openings` counts the processes that took over from one that had died, `unclean`
     those deaths in a row without progress anywhere. With `alone`, interrupted tasks
-    are recovered one at a time. `turns` says how many slots each group of unfinished
-    tasks was given, counted from where the others stood when it came.
+    are recovered one at a time. `rounds` says by priority whose turn it is.
     """
 
     version: int = 0
@@ -81,7 +129,7 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     openings: int = 0
     unclean: int = 0
     alone: bool = False
-    turns: dict[str, int] = msgspec.field(default_factory=dict)
+    rounds: dict[int, Rounds] = msgspec.field(default_factory=dict)
 
     def active(self) -> list[str]:
         """The tasks that hold a slot."""
@@ -113,9 +161,6 @@ def apply(state: QueueState, event: Event) -> QueueState:
                 not_before=event.not_before or 0.0,
                 parent=event.parent,
             )
-            if event.group not in state.turns:
-                first = min(state.turns.values(), default=0)
-                state = change(state, turns={**state.turns, event.group: first})
         case TaskWoken(task=task, order=order, by=by):
             old = state.tasks[task]
             where = "active" if old.where == "active" else "queued"
@@ -130,9 +175,8 @@ def apply(state: QueueState, event: Event) -> QueueState:
             )
         case TaskActivated():
             old = state.tasks[event.task]
-            if old.where == "queued":  # else it had its slot before
-                turns = {**state.turns, old.group: state.turns[old.group] + 1}
-                state = change(state, turns=turns)
+            if old.where == "queued" and not _winds_up(state, event.task):
+                state = _turned(state, old, Rounds.given)
             place = change(
                 old,
                 where="active",
@@ -149,6 +193,8 @@ def apply(state: QueueState, event: Event) -> QueueState:
             # Woken while it was still active: wake again.
             where = "waiting" if waiting and not old.woken else "queued"
             place = change(old, where=where, clean=True)
+            if not waiting:
+                state = _turned(state, old, Rounds.back)
         case TaskParked(task=task, ends_with=ends_with):
             place = change(
                 state.tasks[task], where="parked", lacks_agent=ends_with == REGISTER
@@ -157,14 +203,14 @@ def apply(state: QueueState, event: Event) -> QueueState:
             return change(state, version=version)
         case TaskLeft(task=task):
             tasks = {name: one for name, one in state.tasks.items() if name != task}
-            group, turns = state.tasks[task].group, state.turns
-            if not any(one.group == group for one in tasks.values()):
-                turns = {name: n for name, n in turns.items() if name != group}
+            priority, rounds = state.tasks[task].priority, state.rounds
+            if not any(one.priority == priority for one in tasks.values()):
+                rounds = {n: one for n, one in rounds.items() if n != priority}
             return change(
                 state,
                 version=version,
                 tasks=tasks,
-                turns=turns,
+                rounds=rounds,
                 unclean=0,
                 alone=False,
             )
@@ -175,6 +221,8 @@ def apply(state: QueueState, event: Event) -> QueueState:
             place = change(state.tasks[task], deaths=0)
         case _:
             raise TypeError(f"{type(event).__name__} does not belong to the queue")
+    if place.where == "queued":
+        state = _turned(state, place, Rounds.come)
     tasks = {**state.tasks, event.task: place}
     return change(state, version=version, tasks=tasks)
 
@@ -195,6 +243,22 @@ def _reopened(state: QueueState, event: QueueReopened) -> QueueState:
     )
 
 
+def _turned(
+    state: QueueState, place: Place, turn: Callable[[Rounds, str], Rounds]
+) -> QueueState:
+    rounds = turn(state.rounds.get(place.priority, Rounds()), place.group)
+    return msgspec.structs.replace(
+        state, rounds={**state.rounds, place.priority: rounds}
+    )
+
+
+def _winds_up(state: QueueState, name: str) -> bool:
+    place = state.tasks[name]
+    parent = state.tasks.get(place.parent)
+    waits = parent is not None and parent.where == "active" and parent.order in ENDING
+    return waits or place.order in ENDING
+
+
 def due(
     state: QueueState,
     *,
@@ -202,38 +266,61 @@ def due(
     held: frozenset[str],
     now: float,
     ripe: frozenset[str] = frozenset(),
+    starting: frozenset[str] = frozenset(),
 ) -> list[str]:
     """The tasks to activate now: by priority, group by group, in order of submission.
 
-    Of groups that wait with the same priority, the next slot goes to the one that was
-    given the fewest: a thousand tasks do not keep one of another group waiting. A
-    cancelled task needs no free slot: it only winds up. `held` are left alone, and
-    those whose time has not come at second `now` since the epoch; that of the `ripe`
-    ones has, whatever a clock that was set back says.
+    Of groups that wait with the same priority, each gets a slot in turn: a thousand
+    tasks do not keep one of another group waiting. A cancelled task needs no free slot
+    and takes nobody's turn: it only winds up; so does a sub-task of one, which waits
+    for its end with a slot in hand. `held` are left alone, and those whose
+    time has not come at second `now` since the epoch; that of the `ripe` ones has,
+    whatever a clock that was set back says. `starting` were chosen before: they have
+    their slots, and their groups have had these turns.
     """
-    free = slots - len(state.active())
-    waiting = [
-        (one.place, name)
-        for name, one in state.tasks.items()
-        if one.where == "queued" and name not in held
-    ]
-    chosen = [name for _, name in waiting if state.tasks[name].order == "cancel"]
-    if free <= 0:
-        return chosen
-    lines: dict[tuple[int, str], deque[tuple[int, str]]] = {}
-    for place, name in sorted(waiting):
+    chosen: list[str] = []
+    first: list[str] = []
+    waiting: list[str] = []
+    for name, one in state.tasks.items():
+        if one.where != "queued":
+            continue
+        if _winds_up(state, name):
+            if name not in held and name not in starting:
+                chosen.append(name)
+        elif name in starting:
+            first.append(name)
+        elif name not in held and (one.not_before <= now or name in ripe):
+            waiting.append(name)
+    free = slots - len(state.active()) - len(first)
+    if free > 0:
+        rounds = dict(state.rounds)
+        _in_turn(state, first, rounds, len(first))
+        chosen += _in_turn(state, waiting, rounds, free)
+    return chosen
+
+
+def _in_turn(
+    state: QueueState, names: Iterable[str], rounds: dict[int, Rounds], most: int
+) -> list[str]:
+    """At most so many of the tasks, in the order of their turns; `rounds` go on."""
+    lines: dict[tuple[int, str], list[tuple[int, str]]] = {}
+    for name in names:
         one = state.tasks[name]
-        ready = one.not_before <= now or name in ripe
-        if ready and one.order != "cancel":
-            line = lines.setdefault((-one.priority, one.group), deque())
-            line.append((place, name))
-    turns = dict(state.turns)
-    for _ in range(free):
-        if not lines:
-            break
-        key = min(lines, key=lambda one: (one[0], turns[one[1]], lines[one][0]))
-        chosen.append(lines[key].popleft()[1])
-        turns[key[1]] += 1
+        line = lines.setdefault((-one.priority, one.group), [])
+        line.append((-one.place, name))
+    for line in lines.values():
+        line.sort()  # the oldest last
+
+    def turn(key: tuple[int, str]) -> tuple[int, int, int]:
+        back, group = key
+        at = rounds.get(-back, Rounds())
+        return back, at.of(group), -lines[key][-1][0]
+
+    chosen: list[str] = []
+    while lines and len(chosen) < most:
+        key = min(lines, key=turn)
+        chosen.append(lines[key].pop()[1])
+        rounds[-key[0]] = rounds.get(-key[0], Rounds()).given(key[1])
         if not lines[key]:
             del lines[key]
     return chosen

@@ -37,7 +37,9 @@ __all__ = [
     "alerts",
     "apply",
     "conserved",
+    "left_over",
     "limits_of",
+    "lowered",
     "refusal",
     "shown",
     "subtract",
@@ -168,6 +170,7 @@ class AccountState(msgspec.Struct, frozen=True, kw_only=True):
     available: Amounts = msgspec.field(default_factory=dict)
     reserved: dict[str, Reservation] = msgspec.field(default_factory=dict)
     books: Books = Books()
+    lowered: Amounts = msgspec.field(default_factory=dict)  # by how much, since granted
     alerted: tuple[str, ...] = ()
     closed: bool = False
     returned: Amounts = msgspec.field(default_factory=dict)
@@ -224,7 +227,8 @@ def refusal(
     """Say why `estimate` cannot be set aside, or None where it can (B62, B77, B78).
 
     It can where ``available - estimate >= floor`` in every limited dimension; winding
-    up (`closing`) may use the floor. The floor is rounded down.
+    up (`closing`) may use the floor. The floor is rounded down. Nothing can where a
+    limit was lowered below what is used.
     """
     for name, available in state.available.items():
         wanted = estimate.get(name, 0)
@@ -233,7 +237,8 @@ def refusal(
             keep = int(state.granted[name] * floor)
         if name == "milliseconds":
             wanted = 1  # time is not estimated: some of it must be left
-        if wanted and available - wanted < keep:
+        overdrawn = available < 0 and name in state.lowered
+        if overdrawn or (wanted and available - wanted < keep):
             return Refusal(
                 dimension=name,
                 limit=state.granted[name],
@@ -266,7 +271,8 @@ def apply(state: AccountState, event: Event) -> AccountState:
                 grants=(*state.grants, grant),
                 granted=add(state.granted, amounts),
                 available=add(state.available, amounts),
-                alerted=(),
+                lowered=add(state.lowered, lowered(amounts)),
+                alerted=state.alerted if lowered(amounts) else (),
             )
         case Reserved(op=op, attempt=attempt, book=book, amounts=amounts):
             entry = Reservation(book=book, amounts=amounts)
@@ -295,6 +301,20 @@ def apply(state: AccountState, event: Event) -> AccountState:
                 available=subtract(state.available, returned),
             )
     raise TypeError(f"{type(event).__name__} does not belong to an account")
+
+
+def lowered(grant: Amounts) -> Amounts:
+    """By how much a grant lowers limits; nothing for one that adds to them."""
+    return {name: -n for name, n in grant.items() if n < 0}
+
+
+def left_over(state: AccountState) -> Amounts:
+    """What an account that closes gives back: all that it took and did not use.
+
+    Less than nothing is left of what was used beyond the grants, where estimates were
+    too low: the pool must not give that away once more.
+    """
+    return add(state.available, state.lowered)
 
 
 def _settled(state: AccountState, event: Settled) -> AccountState:

@@ -34,7 +34,15 @@ from ..protocol import (
     StatementReply,
 )
 from ..requests import Overdue, Requests
-from .account import AccountState, alerts, apply, refusal, unpriced
+from .account import (
+    AccountState,
+    alerts,
+    apply,
+    left_over,
+    lowered,
+    refusal,
+    unpriced,
+)
 from .share import portion
 
 __all__ = ["Account"]
@@ -102,6 +110,8 @@ class Account(Durable[AccountState]):
         for grant, amounts in grants.items():
             if grant not in self.state.grants and not self.state.closed:
                 self.append(GrantTaken(grant=grant, amounts=amounts))
+                if lowered(amounts):
+                    self._alert()
         waiting, self._waiting = self._waiting, []
         for message in waiting:
             self._reserve(message)
@@ -121,7 +131,7 @@ class Account(Durable[AccountState]):
         else:
             if message.share is not None:
                 amounts = portion(self.state, amounts, message.share, floor=floor)
-            refused = refusal(self.state, amounts, floor=floor)
+            refused = refusal(self.state, amounts, floor=floor, closing=message.closing)
             if self.house.unknown_price == "refuse":
                 refused = unpriced(self.state, amounts) or refused
             if refused is None:
@@ -159,11 +169,15 @@ class Account(Durable[AccountState]):
                 beside=message.beside,
             )
             self.append(settled)
-            rung = alerts(self.state, threshold=self.house.baseline.alert)
-            if rung:
-                self.append(*rung)
-                self.snapshot("alert")
+            self._alert()
         message.reply_to.tell(SettleReply(op=message.op, attempt=message.attempt))
+
+    def _alert(self) -> None:
+        """Write down what has become scarce, once, and keep the state (B81)."""
+        rung = alerts(self.state, threshold=self.house.baseline.alert)
+        if rung:
+            self.append(*rung)
+            self.snapshot("alert")
 
     def _close(self, reply_to: Address) -> None:
         self._closing = reply_to
@@ -181,8 +195,7 @@ class Account(Durable[AccountState]):
                         amounts=self.state.reserved[key].amounts if held else {},
                     )
                 )
-            left = {name: max(0, n) for name, n in self.state.available.items()}
-            self.append(AccountClosed(returned=left))
+            self.append(AccountClosed(returned=left_over(self.state)))
         message = ReturnGrant(
             task=self.task,
             amounts=self.state.returned,

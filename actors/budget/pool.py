@@ -21,7 +21,7 @@ from ..protocol import (
     Grants,
     ReturnGrant,
 )
-from .account import add, limits_of, subtract
+from .account import add, limits_of, lowered, subtract
 
 __all__ = ["Pool", "PoolState", "apply_pool", "share"]
 
@@ -59,10 +59,11 @@ def apply_pool(state: PoolState, event: Event) -> PoolState:
             return change(state, version=version, limits=limits)
         case Granted(grant=grant, task=task, amounts=amounts, parent=parent):
             mine = {**state.grants.get(task, {}), grant: amounts}
+            within = parent or lowered(amounts)
             return change(
                 state,
                 version=version,
-                out=state.out if parent else add(state.out, amounts),
+                out=state.out if within else add(state.out, amounts),
                 grants={**state.grants, task: mine},
                 passed=(*state.passed, grant) if parent else state.passed,
             )
@@ -145,7 +146,7 @@ class Pool(Durable[PoolState]):
             ours = self._ours(mine, message.taken)
             amounts = {name: min(n, ours.get(name, 0)) for name, n in amounts.items()}
         for grant, given in mine.items():
-            if grant not in message.taken and grant not in self.state.passed:
+            if grant not in message.taken and self._own(grant, given):
                 amounts = add(amounts, given)
         self.append(
             GrantReturned(task=message.task, amounts=amounts),
@@ -156,9 +157,13 @@ class Pool(Durable[PoolState]):
         """The sum of what an account took of this pool's own grants."""
         total: Amounts = {}
         for grant, given in grants.items():
-            if grant in taken and grant not in self.state.passed:
+            if grant in taken and self._own(grant, given):
                 total = add(total, given)
         return total
+
+    def _own(self, grant: str, given: Amounts) -> bool:
+        """Whether the pool really gave it: neither passed on, nor a limit lowered."""
+        return grant not in self.state.passed and not lowered(given)
 
     def _grant_first(self, message: Allocate) -> str | None:
         task, parent = message.task, message.parent
@@ -192,7 +197,8 @@ class Pool(Durable[PoolState]):
         task, grant = message.task, message.grant
         refusal = "it has ended" if ended else None
         if not ended and grant not in self.state.grants.get(task, {}):
-            refusal = self._grant(task, grant, message.amounts, only=True)
+            give = self._lower if message.lower else self._give
+            refusal = give(task, grant, message.amounts)
         self._tell(task)
         self._enlarged(message, refusal)
 
@@ -205,6 +211,23 @@ class Pool(Durable[PoolState]):
         if only:
             given = wanted
         self.append(Granted(grant=grant, task=task, amounts=given))
+        return None
+
+    def _give(self, task: str, grant: str, more: Amounts) -> str | None:
+        return self._grant(task, grant, more, only=True)
+
+    def _lower(self, task: str, grant: str, limits: Amounts) -> str | None:
+        """Lower limits; the task gives back what it does not use at its end."""
+        has: Amounts = {}
+        for given in self.state.grants.get(task, {}).values():
+            has = add(has, given)
+        for name, limit in limits.items():
+            if name not in has:
+                return f"it does not limit {name}: there is nothing to lower"
+            if limit >= has[name]:
+                return f"its limit of {name} is {has[name]}: `extend` raises it"
+        less = {name: limit - has[name] for name, limit in limits.items()}
+        self.append(Granted(grant=grant, task=task, amounts=less))
         return None
 
     def _enlarged(self, message: Enlarge, refusal: str | None) -> None:

@@ -19,13 +19,18 @@ __all__ = ["Context", "request_blocks"]
 
 
 def request_blocks(
-    instructions: str, view: TaskView, *, recovery: bool
+    instructions: str, view: TaskView, *, purpose: str
 ) -> tuple[list[Block], list[Block], Block]:
-    """The fixed, stable and moving blocks of one request; pure."""
+    """The fixed, stable and moving blocks of one request; pure.
+
+    What is asked besides the work itself is asked in the three modules of a recovery.
+    """
     system = {"role": "system", "content": instructions}
     fixed = [Block(id=0, layer="fixed", origin="agent", messages=(system,))]
     stable: list[Block] = []
-    if recovery:
+    if purpose == "closing":
+        text = render_recovery(view, "closing")
+    elif purpose == "declare":
         text = render_recovery(view)
     else:
         text = render_moving(view)
@@ -53,10 +58,11 @@ class Context(Actor):
         rules = self.house.baseline
         layer = self.agent.fixed
         fixed, stable, moving = request_blocks(
-            layer.instructions, message.view, recovery=message.recovery
+            layer.instructions, message.view, purpose=message.purpose
         )
-        tools = [] if message.recovery else layer.tools
-        scratch = [] if message.recovery else message.scratch
+        working = message.purpose == "work"
+        tools = layer.tools if working else []
+        scratch = message.scratch if working else []
         try:
             made = assemble_shrinking(
                 fixed,
@@ -82,7 +88,9 @@ class Context(Actor):
         request = ModelRequest(
             messages=copied(made.messages),
             tools=copied(made.tools),
-            max_output_tokens=rules.output_tokens,
+            max_output_tokens=rules.closing_tokens
+            if message.purpose == "closing"
+            else rules.output_tokens,
             timeout=rules.model_timeout,
         )
         return Built(

@@ -118,11 +118,12 @@ def render_moving(view: TaskView) -> str:
     return "\n\n".join(lines) + _fenced(_data("progress", view))
 
 
-def render_recovery(view: TaskView) -> str:
+def render_recovery(view: TaskView, kind: str = "recovery") -> str:
     """Return the context after a crash: goal, confirmed facts, next action.
 
     It stands in place of the stable and the moving part, with an empty scratch;
     the history is not put back. Source of the three modules: B33, B41, B42.
+    `kind` is ``closing`` where a task is about to pause for money instead.
     """
     goal = [view.goal]
     if view.constraints:
@@ -134,7 +135,7 @@ def render_recovery(view: TaskView) -> str:
     action = [view.next or "Go on from the break; do not plan anew."]
     if view.uncertain:
         action.append(f"Not certain:\n{_bullets(view.uncertain)}")
-    data = _data("recovery", view)
+    data = _data(kind, view)
     data["inputs"] = view.inputs
     data["uncertain"] = list(view.uncertain)
     parts = [

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from ..ledger.work import as_text
-from ..outcomes import NotSent, classify, surely_not_sent
+from ..outcomes import NotSent, classify, rest_of, surely_not_sent
 from ..tool import Tool, ToolContext, tool
 from .isolated import LINE_LIMIT, LOG_LINES, Answer, Call, Line, Raised
 from .loop import run_inline
@@ -47,6 +47,7 @@ def main(arguments: Sequence[str]) -> None:
             error=told(error),
             status=said or classify(error, call.effect),
             not_sent=surely_not_sent(error) if said is None else said == "failed",
+            retry_after=rest_of(error),
         )
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BaseException):

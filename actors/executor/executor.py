@@ -15,7 +15,7 @@ import msgspec
 
 from ...supervision.dispatch import Dispatcher
 from ...supervision.faults import hit
-from ..outcomes import classify, surely_not_sent, turned_away
+from ..outcomes import classify, rest_of, surely_not_sent, turned_away
 from .beat import BEAT_PERIOD, BEATS_MISSED, Beat
 from .loop import Loop, run_inline
 from .work import Key, Outcome, Run, Work, evidence, told
@@ -230,8 +230,8 @@ class Executor:
         if clock.time() > run.work.not_after:
             late = self._refused(run, "its time was over before it started")
             return change(late, refused=False, late=True)
-        if run.work.allowed is not None and not run.work.allowed():
-            return self._refused(run, "the task has another owner")
+        if run.work.forbidden is not None and (why := run.work.forbidden()):
+            return self._refused(run, why)
         if run.work.kill is None and (why := self._hung_before(run.work)):
             return change(self._refused(run, why), refused=False)
         run.timer = self._dispatcher.call_later(
@@ -382,6 +382,7 @@ class Executor:
             error=told(error),
             started=ending or not surely_not_sent(error),
             turned_away=turned_away(error),
+            rest=rest_of(error),
             seconds=self._seconds(run),
         )
 

@@ -73,6 +73,7 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True, tag="raised"):
     error: str
     status: Outcome
     not_sent: bool
+    retry_after: float = 0.0
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag="line"):
@@ -218,7 +219,10 @@ class IsolatedRun:
             raise ConnectionError("its process answered garbage") from None
         if isinstance(told, Raised):
             raise RaisedElsewhere(
-                told.error, status=told.status, not_sent=told.not_sent
+                told.error,
+                status=told.status,
+                not_sent=told.not_sent,
+                retry_after=told.retry_after,
             )
         return told
 

@@ -24,7 +24,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     `status` is ``unknown`` where the deadline passed or a connection was lost.
     `seconds` is how long it ran; `started` False means that it surely did not run,
     `refused` that this runtime did not let it, `late` that its time was over first,
-    `turned_away` that the service did not read what it was asked.
+    `turned_away` that the service did not read what it was asked, `rest` how many
+    seconds it asked to be left alone.
     """
 
     key: Key
@@ -36,6 +37,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     refused: bool = False
     late: bool = False
     turned_away: bool = False
+    rest: float = 0.0
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +50,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         call: runs on a thread; with `coroutine` it returns an awaitable for the loop.
         timeout: seconds after which its outcome is unknown.
         not_after: wall-clock second after which it must not start any more.
-        allowed: asked just before the call; False means that its owner lost the task.
+        forbidden: asked just before the call; says why it may not start, or nothing.
         deliver: told of the outcome, once, on any thread; must be short.
         kept: keep the outcome until `forget` (operations), or not (probes).
         kill: ends the worker at its deadline, and `call` with it; None where that
@@ -63,7 +65,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     not_after: float
     deliver: Callable[[Outcome], None]
     coroutine: bool = False
-    allowed: Callable[[], bool] | None = None
+    forbidden: Callable[[], str] | None = None
     kept: bool = False
     kill: Callable[[], None] | None = None
 

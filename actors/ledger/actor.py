@@ -12,7 +12,7 @@ from ...supervision.faults import hit
 from ...supervision.lifecycle import Down, Up
 from ..agent import Agent
 from ..durable import Durable, Folded
-from ..events import EffectRecorded, Event
+from ..events import EffectRecorded, Event, RestAsked
 from ..executor.executor import Outcome
 from ..house import House
 from ..names import account
@@ -30,6 +30,7 @@ from ..protocol import (
     Verify,
 )
 from ..requests import Overdue, Requests
+from ..tool import Tool
 from .door import Door, Ended
 from .entry import Entry, LedgerState, apply
 from .keys import Keyed, KeyRead, Keys
@@ -74,7 +75,7 @@ class Ledger(Durable[LedgerState]):
         also: Sequence[tuple[Lease, Sequence[Draft]]] = (),
     ) -> int:
         """Append, with the rows that others look up."""
-        changed = rows_of(self.task, self.state, events)
+        changed = rows_of(self.task, self.state, events, self.agent)
         return super().append(*events, rows=[*rows, *changed], blobs=blobs, also=also)
 
     def loaded(self, folded: Folded) -> None:
@@ -153,7 +154,11 @@ class Ledger(Durable[LedgerState]):
         if entry.status != "pending" and not never_ran:
             return
         recorded, blobs = self._recorded(entry, outcome)
-        seq = self.append(recorded, blobs=blobs)
+        events: list[Event] = [recorded]
+        if outcome.rest:
+            until = self.house.now() + outcome.rest
+            events.append(RestAsked(op=op, until=until))
+        seq = self.append(*events, blobs=blobs)
         hit("effect.recorded", entry.name)
         key, executor = self.work_key(op, attempt), self.house.executor
         self.when_durable(seq, lambda: executor.forget(key))
@@ -191,15 +196,18 @@ class Ledger(Durable[LedgerState]):
             return change(base, usage=spent, source=source, result=value.text), ()
         assert isinstance(value, Returned)
         spent = used(entry.kind, entry.name, outcome.seconds)
-        result, digest, blobs = self.kept(entry.name, value.text)
+        result, digest, blobs = self.kept(self.tool_of(entry), value.text)
         made = change(
             base, usage=spent, result=result, blob=digest, anchors=value.anchors
         )
         return made, blobs
 
-    def kept(self, tool: str, text: str) -> tuple[str, str, tuple[bytes, ...]]:
+    def tool_of(self, entry: Entry) -> Tool | None:
+        """The tool whose call an entry is; an undo has one of its own."""
+        return self.agent.tool_of(entry.name, undo=entry.undoes is not None)
+
+    def kept(self, known: Tool | None, text: str) -> tuple[str, str, tuple[bytes, ...]]:
         """What a record shows of a tool's result; with digest and blob if it is cut."""
-        known = self.agent.tools.get(tool)
         most = known.max_result if known else None
         body = text.encode()
         small = len(body) <= self.house.baseline.big_value
@@ -280,6 +288,8 @@ class Ledger(Durable[LedgerState]):
             error=entry.error,
             anchors=entry.anchors,
             by=entry.by,
+            edited=entry.edited,
+            retry_at=entry.retry_at,
         )
         wanted.reply_to.tell(Performed(outcome=replied, again=again, ask=ask))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -60,7 +61,7 @@ class Door:
             request,
             key=ledger.work_key(wanted.op, wanted.attempt),
             not_after=not_after,
-            allowed=ledger.owns,
+            forbidden=self._forbidden(wanted),
             deliver=self._deliver(wanted.op, wanted.attempt),
         )
         self._register_and_run(registered, work)
@@ -68,7 +69,7 @@ class Door:
     def call_tool(self, wanted: Perform) -> None:
         """Register a tool call and run it; or refuse it, or answer from the record."""
         ledger = self._ledger
-        tool = ledger.agent.tools.get(wanted.name)
+        tool = ledger.agent.tool_of(wanted.name, undo=wanted.undoes is not None)
         if wanted.limited:
             self.refuse(wanted, wanted.limited)
             return
@@ -87,6 +88,9 @@ class Door:
             return
         if not self._approved(tool, wanted):
             self.refuse(wanted, "nobody approved this call with these arguments")
+            return
+        if wanted.given is None and (gone := self._gone(wanted)):
+            self.refuse(wanted, gone, by="recovery")  # so the task asks anew
             return
         if tool.delegates:
             assert wanted.given is not None
@@ -190,7 +194,7 @@ class Door:
             arguments=arguments,
             key=ledger.work_key(wanted.op, wanted.attempt),
             timeout=timeout,
-            allowed=ledger.owns,
+            forbidden=self._forbidden(wanted),
             deliver=self._deliver(wanted.op, wanted.attempt),
         )
         if tool.effect == "once":
@@ -223,8 +227,10 @@ class Door:
             parent=wanted.parent,
             reused=reused,
             approval=wanted.approval,
+            edited=wanted.edited,
             named=named,
             model=self._ledger.agent.model.name if wanted.kind == "model" else "",
+            undoes=wanted.undoes,
         )
 
     def _approved(self, tool: Tool, wanted: Perform) -> bool:
@@ -234,8 +240,37 @@ class Door:
         """
         if not wanted.approval:
             return tool.approval is not True
-        this = approval_id(self._ledger.task, wanted.op, wanted.name, wanted.arguments)
+        this = approval_id(
+            self._ledger.task,
+            wanted.op,
+            wanted.name,
+            wanted.arguments,
+            wanted.earlier,
+        )
         return wanted.approval == this
+
+    def _gone(self, wanted: Perform) -> str:
+        """Why the approval that is cited is of no use any more; asked on any thread."""
+        house = self._ledger.house
+        if not wanted.approval:
+            return ""
+        if wanted.expires is not None and house.now() >= wanted.expires:
+            return "its approval expired before it was started"
+        if house.withdrawn.holds(self._ledger.task, wanted.approval):
+            return "its approval was taken back before it was started"
+        return ""
+
+    def _forbidden(self, wanted: Perform) -> Callable[[], str]:
+        """What the executor asks once more as it takes the operation."""
+        ledger = self._ledger
+        start_by = wanted.start_by
+
+        def forbidden() -> str:
+            if start_by is not None and ledger.house.now() > start_by:
+                return "its slot was over before it started"
+            return self._gone(wanted) if ledger.owns() else "the task has another owner"
+
+        return forbidden
 
     def _register_and_run(self, registered: EffectRegistered, work: Work) -> None:
         ledger = self._ledger
@@ -282,7 +317,7 @@ class Door:
             ledger.task, wanted.step, tool.name, arguments, wanted.occurrence
         )
         now = ledger.house.now()
-        result, blob, blobs = ledger.kept(tool.name, given.text)
+        result, blob, blobs = ledger.kept(tool, given.text)
         done = given.status == "completed"
         beside = {"unknown": given.books.unknown, "recovery": given.books.recovery}
         ledger.append(

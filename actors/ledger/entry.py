@@ -12,7 +12,15 @@ from typing import Literal
 import msgspec
 
 from ..context.measure import canonical
-from ..events import Amounts, EffectProbed, EffectRecorded, EffectRegistered, Event
+from ..events import (
+    Amounts,
+    EffectProbed,
+    EffectRecorded,
+    EffectRegistered,
+    Event,
+    RestAsked,
+    Undoes,
+)
 
 __all__ = [
     "Earlier",
@@ -49,8 +57,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     parent: int = 0
     reused: int | None = None
     approval: str = ""
+    edited: str = ""
     named: str = ""
     model: str = ""
+    undoes: Undoes | None = None
     status: Literal["pending", "completed", "failed", "unknown"] = "pending"
     by: str = ""
     result: str = ""
@@ -62,6 +72,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     anchors: dict[str, str] = msgspec.field(default_factory=dict)
     probes: int = 0
     cut_off: bool = False  # by a crash, not by its own deadline
+    retry_at: float = 0.0  # second before which its service asked to be left alone
 
     @property
     def open(self) -> bool:
@@ -134,9 +145,13 @@ def request_id(key: str) -> str:
     return f"perdure-{key}"
 
 
-def approval_id(task: str, op: int, tool: str, arguments: str) -> str:
-    """Name the approval of one call: other arguments are another one (K45)."""
-    text = canonical([KEY_VERSION, "approval", task, op, tool, arguments])
+def approval_id(task: str, op: int, tool: str, arguments: str, earlier: int = 0) -> str:
+    """Name the approval of one call: other arguments are another one (K45).
+
+    So is one that is asked for anew, after `earlier` ones of the same operation.
+    """
+    again = [earlier] if earlier else []
+    text = canonical([KEY_VERSION, "approval", task, op, tool, arguments, *again])
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"a-{digest[:12]}"
 
@@ -176,6 +191,8 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
                 anchors=event.anchors,
                 cut_off=state.entries[event.op].cut_off or event.by == "recovery",
             )
+        case RestAsked(op=op, until=until):
+            return _changed(state, version, op, retry_at=until)
         case EffectProbed():
             probes = state.entries[event.op].probes + 1
             return _changed(state, version, event.op, probes=probes)

@@ -157,7 +157,7 @@ class Resolver:
     def _ask(self, entry: Entry) -> None:
         """Ask the probe, in its time; or a person, where there is none."""
         ledger = self._ledger
-        tool = ledger.agent.tools.get(entry.name)
+        tool = ledger.tool_of(entry)
         if tool is None or tool.probe is None:
             ledger.answer(entry, ask=True)
         elif (entry.op, entry.attempt) not in self._asking:
@@ -209,7 +209,8 @@ class Resolver:
             self._unsure(entry, "its worker still runs")
             return
         self._ended_at.setdefault(entry.op, house.monotonic())
-        tool = ledger.agent.tools[entry.name]
+        tool = ledger.tool_of(entry)
+        assert tool is not None
         address, asked = ledger.address, house.monotonic()
 
         def deliver(outcome: Outcome) -> None:
@@ -229,7 +230,8 @@ class Resolver:
         ledger.when_durable(ledger.last_seq, lambda: house.executor.run(work))
 
     def _believed_at(self, entry: Entry) -> float:
-        tool = self._ledger.agent.tools[entry.name]
+        tool = self._ledger.tool_of(entry)
+        assert tool is not None
         return self._ended_at[entry.op] + tool.settle
 
     def _decided(
@@ -238,7 +240,7 @@ class Resolver:
         """Record how an attempt ended, by the word of `who` or of the probe."""
         ledger = self._ledger
         self._asking.discard((entry.op, entry.attempt))
-        result, blob, blobs = ledger.kept(entry.name, result)
+        result, blob, blobs = ledger.kept(ledger.tool_of(entry), result)
         absent = f"{who} says so" if who else "the probe found nothing"
         ledger.append(
             EffectRecorded(

@@ -2,7 +2,7 @@
 
 An effect in doubt has a row from the record that says `unknown` to the record or the
 attempt after it; a read in doubt concerns nobody: it is repeated. An effect that its
-caller named has one for good.
+caller named has one for good, one that can be taken back has one until it has been.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ...storage.records import Row
+from ..agent import Agent
 from ..events import EffectRecorded, EffectRegistered, Event
-from ..names import DOUBTS, effect
+from ..names import DOUBTS, UNDOS, effect
 from .entry import Entry, LedgerState, apply
 from .keys import keyed_row
 
-__all__ = ["DoubtRow", "rows_of"]
+__all__ = ["DoubtRow", "UndoRow", "rows_of", "undo_prefix"]
 
 
 class DoubtRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,10 +30,33 @@ class DoubtRow(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
 
 
-def rows_of(task: str, state: LedgerState, events: Sequence[Event]) -> list[Row]:
+class UndoRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A completed effect that can be taken back; `result` is as its record shows it."""
+
+    op: int
+    place: int
+    attempt: int
+    tool: str
+    arguments: str
+    request_id: str
+    result: str
+
+
+def undo_prefix(task: str) -> str:
+    """How the keys of a task's undo rows begin; they sort by time of completion."""
+    return f"{task}:"
+
+
+def rows_of(
+    task: str, state: LedgerState, events: Sequence[Event], agent: Agent
+) -> list[Row]:
     """The rows that change with these events, appended to a ledger in `state`."""
     found: dict[tuple[str, str], Row] = {}
-    for row in (*_doubts(task, state, events), *_named(state, events)):
+    for row in (
+        *_doubts(task, state, events),
+        *_named(state, events),
+        *_undos(task, state, events, agent),
+    ):
         found[row.space, row.key] = row
     return list(found.values())
 
@@ -61,6 +85,37 @@ def _named(state: LedgerState, events: Sequence[Event]) -> Iterator[Row]:
             state = apply(state, event)
             assert isinstance(event, EffectRegistered | EffectRecorded)
             yield keyed_row(state.entries[event.op])
+
+
+def _undos(
+    task: str, state: LedgerState, events: Sequence[Event], agent: Agent
+) -> Iterator[Row]:
+    for event in events:
+        state = apply(state, event)
+        if not isinstance(event, EffectRecorded) or event.status != "completed":
+            continue
+        entry = state.entries[event.op]
+        if entry.undoes is not None:
+            yield Row(space=UNDOS, key=_undo_key(task, entry.undoes.place), value=None)
+            continue
+        tool = agent.tools.get(entry.name)
+        if tool is None or tool.undo is None or event.by == "record":
+            continue
+        row = UndoRow(
+            op=entry.op,
+            place=state.version,
+            attempt=entry.attempt,
+            tool=entry.name,
+            arguments=entry.arguments,
+            request_id=entry.request_id,
+            result=entry.result,
+        )
+        key, value = _undo_key(task, row.place), msgspec.json.encode(row)
+        yield Row(space=UNDOS, key=key, value=value)
+
+
+def _undo_key(task: str, place: int) -> str:
+    return f"{undo_prefix(task)}{place:012d}"
 
 
 def _doubt(task: str, key: str, entry: Entry) -> Row:

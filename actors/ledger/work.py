@@ -15,7 +15,7 @@ from ..executor.executor import Outcome, Work
 from ..executor.isolated import Call, IsolatedRun
 from ..executor.work import told
 from ..model import ModelReply, ModelRequest, Usage
-from ..outcomes import RaisedElsewhere
+from ..outcomes import RaisedElsewhere, rest_of
 from ..price import Price, cost_of
 from ..tool import Effect, Tool, ToolContext
 from .entry import Entry
@@ -59,7 +59,7 @@ def tool_work(
     arguments: str,
     key: tuple[str, str],
     timeout: float,
-    allowed: Callable[[], bool],
+    forbidden: Callable[[], str],
     deliver: Callable[[Outcome], None],
 ) -> Work:
     """One call of a tool; its result is made text where it ran.
@@ -91,7 +91,7 @@ def tool_work(
         coroutine=on_loop,
         timeout=timeout,
         not_after=context.deadline,
-        allowed=allowed,
+        forbidden=forbidden,
         deliver=deliver,
         kept=True,
         kill=None if isolated is None else isolated.kill,
@@ -108,7 +108,10 @@ def _declared(tool: Tool) -> Iterator[None]:
         if status is None:
             raise
         raise RaisedElsewhere(
-            told(error), status=status, not_sent=status == "failed"
+            told(error),
+            status=status,
+            not_sent=status == "failed",
+            retry_after=rest_of(error),
         ) from error
 
 
@@ -133,7 +136,7 @@ def model_work(
     *,
     key: tuple[str, str],
     not_after: float,
-    allowed: Callable[[], bool],
+    forbidden: Callable[[], str],
     deliver: Callable[[Outcome], None],
 ) -> Work:
     """One model call."""
@@ -161,7 +164,7 @@ def model_work(
         coroutine=True,
         timeout=request.timeout,
         not_after=not_after,
-        allowed=allowed,
+        forbidden=forbidden,
         deliver=deliver,
         kept=True,
     )

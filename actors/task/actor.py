@@ -12,7 +12,6 @@ from ..events import (
     ActionObserved,
     CallModel,
     CallTool,
-    CancelRequested,
     DecisionMade,
     Event,
     RecoveryLoaded,
@@ -31,17 +30,21 @@ from ..protocol import (
     Queued,
     Recalled,
     ReserveReply,
+    SlotReply,
     StatementReply,
     Verified,
+    WindowIsClosed,
 )
 from ..requests import Overdue, Requests
 from . import decide as next_
 from .approvals import AnswersFound, Approvals, Gated
+from .compensation import Compensation, UndoFound
 from .judge import Judged, Judging
 from .operations import Operations, TryAgain
 from .parting import Parting
 from .pipeline import Pipeline
 from .rows import COMES, Wake, task_row
+from .slots import Slots
 from .state import Op, TaskState, apply
 from .subtasks import Subtasks, SubtasksFound
 
@@ -67,7 +70,9 @@ class Task(Durable[TaskState]):
         self.requests = Requests(self)
         self.operations = Operations(self)
         self.approvals = Approvals(self)
+        self.slots = Slots(self)
         self.subtasks = Subtasks(self)
+        self.compensation = Compensation(self)
         self.judging = Judging(self)
         self.pipeline = Pipeline(self)
         self.parting = Parting(self)
@@ -86,19 +91,28 @@ class Task(Durable[TaskState]):
             self.parting.leave("ended", self.last_seq)
             return
         self.approvals.begin()
+        self.slots.begin()
         self.subtasks.look()
         ordered = state.pause is None or self.wake.since > state.pause.epoch
-        if self.wake.order == "cancel" and not state.cancelled_by:
-            self.append(CancelRequested(by=self.wake.by))
+        order = self.wake.order
+        if order == "compensate" and not state.cancelled_by:
+            self.parting.cancel(self.wake.by, compensate=True)
+        elif order == "cancel" and (ordered or not state.cancelled_by):
+            self.parting.cancel(self.wake.by)
         elif state.pause is not None:
-            again = self.wake.order == "again" and state.pause.reason in COMES
+            again = order in ("again", "compensate") and state.pause.reason in COMES
             if not ordered or not (again or self.wake.order == "resume"):
                 self.parting.leave("waiting", self.last_seq)
                 return
             resumed = TaskResumed(
                 by=self.wake.by, deadline=self.step_deadline(), anew=not again
             )
-            self.append(resumed, rows=[task_row(state.task, "queued")])
+            row = task_row(state.task, "queued", compensates=state.compensate)
+            self.append(resumed, rows=[row])
+        elif state.shortage is not None and order in ("again", "resume"):
+            # It is about to pause for money that may have come since.
+            deadline = self.step_deadline()
+            self.append(TaskResumed(by=self.wake.by, deadline=deadline, anew=False))
         begun = any(step.status != "pending" for step in state.steps)
         if not clean:
             # An admission that crashed may have missed how far this is.
@@ -129,6 +143,10 @@ class Task(Durable[TaskState]):
                 self.pipeline.verified(message)
             case Recalled(entries=entries):
                 self.pipeline.rebuilt(entries)
+            case SlotReply():
+                self.slots.replied(message)
+            case WindowIsClosed():
+                self.slots.closed(message)
             case Gated():
                 self.approvals.gated(message)
             case AnswersFound():
@@ -137,6 +155,8 @@ class Task(Durable[TaskState]):
                 self.subtasks.found(message)
             case Queued(task=child):
                 self.subtasks.queued(child)
+            case UndoFound():
+                self.compensation.found(message)
             case Judged():
                 self.judging.judged(message)
             case TryAgain():
@@ -206,7 +226,11 @@ class Task(Durable[TaskState]):
             case next_.EndStep():
                 self.end_step(command.status, command.reason, again=command.again)
             case next_.Abandon(op=op):
-                self._abandon(self.state.ops[op])
+                self.abandon(self.state.ops[op])
+            case next_.Clear(op=op):
+                self.compensation.clear(self.state.ops[op])
+            case next_.Compensate():
+                self.compensation.look()
             case next_.CancelSubtask(op=op):
                 self.under_way.discard(command)
                 self.subtasks.cancel(self.state.ops[op])
@@ -278,7 +302,8 @@ class Task(Durable[TaskState]):
             self.append(ended)
         self.snapshot("step_interrupted")
 
-    def _abandon(self, op: Op) -> None:
+    def abandon(self, op: Op) -> None:
+        """Let go of an operation that is not under way."""
         if op.op in self.operations.sent:
             return  # under way: its outcome is waited for
         doubt = op.doubt or op.op in self.operations.in_doubt
@@ -292,7 +317,7 @@ class Task(Durable[TaskState]):
                 status="unknown" if doubt else "failed",
                 reason=reason,
             ),
-            rows=self.approvals.dropped(op),
+            rows=[*self.approvals.dropped(op), *self.slots.dropped(op)],
         )
 
     def forget_exchanges(self) -> None:

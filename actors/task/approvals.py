@@ -6,19 +6,23 @@ them, and the door makes it again before it lets the call out.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...storage.reader import Reader
 from ...storage.records import Row
 from ...supervision.faults import hit
+from ..context.measure import canonical
 from ..events import (
     ApprovalAnswered,
     ApprovalAsked,
+    ApprovalExpired,
     ApprovalTaken,
     CallTool,
+    RejectionRepeated,
     TimerFired,
     TimerSet,
 )
@@ -26,6 +30,7 @@ from ..executor.executor import Outcome, Work
 from ..ledger.entry import approval_id
 from ..names import APPROVAL_ANSWERS, TIMERS
 from ..protocol import Remind
+from ..tool import Tool
 from .decide import Drive
 from .rows import ApprovalRow, approval_row, timer_row
 from .state import Op
@@ -36,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["AnswersFound", "Approvals", "Gated"]
 
 
+WRONG = (ValueError, TypeError, RecursionError)  # what arguments may be
+
+
 class Gated(msgspec.Struct, frozen=True, kw_only=True):
     """A tool's function said whether a call must be approved."""
 
@@ -44,9 +52,10 @@ class Gated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswersFound(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read of the answers to this task's open approvals."""
+    """What was read, at second `at` or later, of the answers to its approvals."""
 
     incarnation: int
+    at: float
     found: dict[str, bytes] | BaseException
 
 
@@ -56,6 +65,8 @@ class Approvals:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._free: set[int] = set()  # a function said that these need none
+        self._valid: dict[int, int] = {}  # attempts by op, whose approval was read
+        self._held: set[int] = set()  # operations that go on once a read is back
         self._reads = 0
 
     @property
@@ -68,22 +79,54 @@ class Approvals:
         action = op.action
         if op.gate == "waiting":
             self._fire(op)
+        if op.gate == "approved":
+            return self._still_valid(op)
         if not isinstance(action, CallTool) or op.gate or op.op in self._free:
             return True
-        tool = self._task.agent.tools.get(action.tool)
+        task = self._task
+        tool = task.agent.tool_of(action.tool, undo=op.undoes)
         if tool is None or not (tool.approval or tool.rests):
             return True
         try:
             values = tool.parse(action.arguments)
-        except ValueError:
+            call = _call(tool, values)
+        except WRONG:
             return True  # the door says what is wrong; nobody need look at it
         if tool.rests is not None:
             self._rest(op, tool.rests(values))
+        elif not op.undoes and (rejected := task.state.rejections.get(call)):
+            task.append(RejectionRepeated(op=op.op, rejected=rejected))
+            task.under_way.discard(Drive(op.op, op.attempt))
         elif callable(tool.approval):
             self._find_out(op, tool.approval, values)
         else:
             self._ask(op, action)
         return False
+
+    def _still_valid(self, op: Op) -> bool:
+        """Look before each attempt whether the answer still stands, and in time.
+
+        An attempt that may have run is past that: it is only found out about.
+        """
+        task = self._task
+        if op.op in task.operations.in_doubt:
+            return True
+        if op.expires is not None and op.expires <= task.house.now():
+            self._expire(op)  # somebody is there who answers: asked anew at once
+            assert isinstance(op.action, CallTool)
+            self._ask(task.state.ops[op.op], op.action)
+            return False
+        if self._valid.get(op.op) == op.attempt:
+            return True
+        self._held.add(op.op)
+        self.look()
+        return False
+
+    def _expire(self, op: Op) -> None:
+        task = self._task
+        expired = ApprovalExpired(approval=op.approval, op=op.op)
+        task.append(expired, rows=self._closed(op, "expired"))
+        hit("approval.expired", task.subject(op))
 
     def _find_out(
         self,
@@ -127,25 +170,35 @@ class Approvals:
 
     def _ask(self, op: Op, action: CallTool) -> None:
         task = self._task
+        tool = task.agent.tool_of(action.tool, undo=op.undoes)
+        now = task.house.now()
+        seconds = tool.expires if tool is not None else None
         asked = ApprovalAsked(
-            approval=approval_id(task.id, op.op, action.tool, action.arguments),
+            approval=approval_id(
+                task.id, op.op, action.tool, action.arguments, op.asks
+            ),
             op=op.op,
             tool=action.tool,
             arguments=action.arguments,
+            at=now,
+            expires=None if seconds is None else now + seconds,
         )
-        row = self._row(asked.approval, op, action)
-        task.append(asked, rows=[approval_row(row)])
+        row = ApprovalRow(
+            approval=asked.approval,
+            task=task.id,
+            op=op.op,
+            tool=action.tool,
+            arguments=action.arguments,
+            at=now,
+            expires=asked.expires,
+        )
+        rows = [approval_row(row)]
+        if asked.expires is not None:
+            rows.append(timer_row(task.id, op.op, asked.expires))
+        seq = task.append(asked, rows=rows)
         hit("approval.asked", action.tool)
-
-    def _row(self, approval: str, op: Op, action: CallTool) -> ApprovalRow:
-        return ApprovalRow(
-            approval=approval,
-            task=self._task.id,
-            op=op.op,
-            tool=action.tool,
-            arguments=action.arguments,
-            at=self._task.house.now(),
-        )
+        if asked.expires is not None:
+            self._remind(seq, asked.expires)
 
     def _rest(self, op: Op, seconds: float) -> None:
         task = self._task
@@ -167,6 +220,8 @@ class Approvals:
         for op in self._task.state.open_ops():
             if op.gate == "waiting" and op.due > now:
                 self._remind(self._task.last_seq, op.due)
+            elif op.gate == "asked" and op.expires is not None:
+                self._remind(self._task.last_seq, op.expires)
         self.look()
 
     def _fire(self, op: Op) -> None:
@@ -179,25 +234,25 @@ class Approvals:
         """Do not pause for a time that is over."""
         task = self._task
         now = task.house.now()
-        waiting = [op for op in task.state.open_ops() if op.gate == "waiting"]
-        if any(op.due <= now for op in waiting):
-            task.parting.gone_on("approval", "timer", "subtask")
+        if any(_over(op, now) for op in task.state.open_ops()):
+            task.parting.gone_on("approval", "timer", "subtask", "rate")
 
     def look(self) -> None:
         """Read the answers to what is open, behind all appends so far."""
         task = self._task
-        wanted = [op.approval for op in task.state.open_ops() if op.gate == "asked"]
+        gated = ("asked", "approved")
+        wanted = [op.approval for op in task.state.open_ops() if op.gate in gated]
         if not wanted:
             return
         self._reads += 1
-        address, incarnation = task.address, task.incarnation
+        address, incarnation, now = task.address, task.incarnation, task.house.now()
 
         def read(reader: Reader) -> dict[str, bytes]:
             found = {one: reader.row(APPROVAL_ANSWERS, one) for one in wanted}
             return {name: row for name, row in found.items() if row is not None}
 
         def done(found: dict[str, bytes] | BaseException) -> None:
-            address.tell(AnswersFound(incarnation=incarnation, found=found))
+            address.tell(AnswersFound(incarnation=incarnation, at=now, found=found))
 
         task.house.journal.read(read, done)
 
@@ -212,28 +267,94 @@ class Approvals:
         if task.parting.leaving:
             return
         for op in task.state.open_ops():
+            if op.op in self._held:
+                self._held.discard(op.op)
+                task.under_way.discard(Drive(op.op, op.attempt))
             body = message.found.get(op.approval)
-            if op.gate != "asked" or body is None:
-                continue
-            answer = msgspec.json.decode(body, type=ApprovalAnswered)
-            taken = ApprovalTaken(
-                approval=op.approval,
-                op=op.op,
-                approved=answer.approved,
-                by=answer.by,
-                why=answer.why,
-            )
-            status = "approved" if answer.approved else "rejected"
-            task.append(taken, rows=self._closed(op, status))
-            task.parting.gone_on("approval", "timer", "subtask")
+            if body is not None:
+                self._hear(op, msgspec.json.decode(body, type=ApprovalAnswered))
+            elif op.gate == "asked" and _over(op, message.at):
+                self._expire(op)
+
+    def _hear(self, op: Op, answer: ApprovalAnswered) -> None:
+        operations = self._task.operations
+        begun = op.op in operations.sent or op.op in operations.in_doubt
+        if op.gate == "approved" and answer.approved:
+            self._valid[op.op] = op.attempt
+        elif op.gate == "asked" or (op.gate == "approved" and not begun):
+            self._take(op, answer)
+
+    def _take(self, op: Op, answer: ApprovalAnswered) -> None:
+        task = self._task
+        taken = ApprovalTaken(
+            approval=op.approval,
+            op=op.op,
+            approved=answer.approved,
+            by=answer.by,
+            why=answer.why,
+            at=answer.at,
+            tool=answer.tool,
+            arguments=answer.arguments,
+            call="" if answer.approved else self._call_of(op),
+        )
+        status = "approved" if answer.approved else "rejected"
+        if answer.tool:
+            status = "changed"
+        signed = msgspec.structs.replace(op, approver=answer.by, answered_at=answer.at)
+        task.append(taken, rows=self._closed(signed, status))
+        if answer.approved:
+            self._valid[op.op] = op.attempt
+        task.parting.gone_on("approval", "timer", "subtask", "rate")
+
+    def _call_of(self, op: Op) -> str:
+        assert isinstance(op.action, CallTool)
+        tool = self._task.agent.tool_of(op.action.tool, undo=op.undoes)
+        try:
+            return _call(tool, tool.parse(op.action.arguments)) if tool else ""
+        except WRONG:
+            return ""
 
     def dropped(self, op: Op) -> list[Row]:
         """The row of a wait that nobody need end any more, if there is one."""
         if op.gate == "waiting":
             return [timer_row(self._task.id, op.op, None)]
-        return self._closed(op, "dropped") if op.gate == "asked" else []
+        return self._closed(op, "dropped") if op.gate in ("asked", "approved") else []
 
-    def _closed(self, op: Op, status: str) -> list[Row]:
+    def used(self, op: Op) -> list[Row]:
+        """The row of an approval whose call has its outcome, if there is one."""
+        self._valid.pop(op.op, None)
+        if not op.approval or op.gate in ("rejected", "expired"):
+            return []
+        return self._closed(op, "used")
+
+    def _closed(self, op: Op, status: Any) -> list[Row]:
         assert isinstance(op.action, CallTool)
-        row = self._row(op.approval, op, op.action)
-        return [approval_row(msgspec.structs.replace(row, status=status))]
+        row = ApprovalRow(
+            approval=op.approval,
+            task=self._task.id,
+            op=op.op,
+            tool=op.action.tool,
+            arguments=op.action.arguments,
+            at=op.asked_at,
+            status=status,
+            expires=op.expires,
+            by=op.approver,
+            answered=op.answered_at,
+        )
+        rows = [approval_row(row)]
+        if op.gate == "asked" and op.expires is not None:
+            rows.append(timer_row(self._task.id, op.op, None))
+        return rows
+
+
+def _over(op: Op, now: float) -> bool:
+    """Whether the time has come that an operation waits for, or until."""
+    if op.gate == "asked":
+        return op.expires is not None and op.expires <= now
+    return op.gate == "waiting" and op.due <= now
+
+
+def _call(tool: Tool, values: dict[str, Any]) -> str:
+    """Name a call by its tool and exact arguments, in whatever order they stood."""
+    text = canonical([tool.name, msgspec.to_builtins(values)])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -12,14 +12,16 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ..events import CallTool
-from .state import Op, TaskState
+from .state import Op, Shortage, TaskState
 
 __all__ = [
     "Abandon",
     "AskModel",
     "CancelSubtask",
+    "Clear",
     "Close",
     "Command",
+    "Compensate",
     "Conclude",
     "Declare",
     "Drive",
@@ -85,6 +87,19 @@ class CancelSubtask(msgspec.Struct, frozen=True, tag=True):
     op: int
 
 
+class Clear(msgspec.Struct, frozen=True, tag=True):
+    """Effects are to be taken back: abandon an operation that surely did not happen."""
+
+    op: int
+    attempt: int
+
+
+class Compensate(msgspec.Struct, frozen=True, tag=True):
+    """Take the newest effect that is left back, as operation `op`; or end."""
+
+    op: int
+
+
 class Judge(msgspec.Struct, frozen=True, tag=True):
     """Have acceptance judge the answer of the running step."""
 
@@ -107,11 +122,12 @@ class EndStep(msgspec.Struct, frozen=True, tag=True):
 
 
 class StopFor(msgspec.Struct, frozen=True, tag=True):
-    """Pause: why, and what would end it."""
+    """Pause: why, and what would end it; with `closing` the model is asked first."""
 
     reason: str
     detail: str
     ends_with: str
+    closing: bool = False
 
 
 class Close(msgspec.Struct, frozen=True, tag=True):
@@ -128,6 +144,8 @@ class Conclude(msgspec.Struct, frozen=True, tag=True):
 Command: TypeAlias = (
     Abandon
     | CancelSubtask
+    | Clear
+    | Compensate
     | Rebuild
     | VerifyEffects
     | Declare
@@ -161,9 +179,11 @@ def decide(
     if state.status == "closing":
         return (Conclude(),)
     if state.recovery is not None:
-        return _recover(state, declarations)
+        return _recover(state, declarations, now)
     if state.cancelled_by:
-        return _cancel(state)
+        return _cancel(state, now)
+    if state.shortage is not None:
+        return (_wind_up(state, state.shortage),)
     opened = state.open_ops()
     if drives := _drives(opened, now):
         return drives
@@ -174,7 +194,7 @@ def decide(
     return (_work(state, now, retries, judged),)
 
 
-def _recover(state: TaskState, declarations: int) -> tuple[Command, ...]:
+def _recover(state: TaskState, declarations: int, now: float) -> tuple[Command, ...]:
     recovery = state.recovery
     assert recovery is not None
     match recovery.stage:
@@ -184,8 +204,10 @@ def _recover(state: TaskState, declarations: int) -> tuple[Command, ...]:
             return (VerifyEffects(),)
     declares = state.ops.get(recovery.declares)
     if state.cancelled_by:
-        return _cancel(state)
+        return _cancel(state, now)
     if declares is not None and declares.open:
+        if _waits(declares, now):
+            return (_wait([declares]),)
         return (Drive(declares.op, declares.attempt),)
     if recovery.refused > declarations:
         detail = f"the declaration contradicts the record: {recovery.why}"
@@ -193,19 +215,36 @@ def _recover(state: TaskState, declarations: int) -> tuple[Command, ...]:
     return (Declare(recovery.refused),)
 
 
-def _cancel(state: TaskState) -> tuple[Command, ...]:
-    if opened := state.open_ops():
-        return tuple(_let_go(op) for op in opened)
-    return (Close("cancelled", f"cancelled by {state.cancelled_by}"),)
+def _cancel(state: TaskState, now: float) -> tuple[Command, ...]:
+    opened = state.open_ops()
+    if not state.compensate:
+        if opened:
+            return tuple(_let_go(op) for op in opened)
+        return (Close("cancelled", f"cancelled by {state.cancelled_by}"),)
+    if left := [op for op in opened if not op.undoes]:
+        return tuple(_let_go(op, compensate=True) for op in left)
+    if opened:
+        return _drives(opened, now) or (_wait(opened),)
+    if state.undo_failed:
+        return (StopFor("undo", state.undo_failed, "resume, or cancel"),)
+    return (Compensate(state.next_op),)
 
 
-def _let_go(op: Op) -> Command:
+def _let_go(op: Op, *, compensate: bool = False) -> Command:
     match op.gate:
         case "delegated":
             return CancelSubtask(op.op)
         case "returned":  # what it has used is still to be booked
             return Drive(op.op, op.attempt)
-    return Abandon(op.op, op.attempt)
+    return (Clear if compensate else Abandon)(op.op, op.attempt)
+
+
+def _wind_up(state: TaskState, shortage: Shortage) -> Command:
+    """The closing turn, then the pause; what was refused stays open for later."""
+    closing = state.ops.get(shortage.op)
+    if closing is not None and closing.open:
+        return Drive(closing.op, closing.attempt)
+    return StopFor("budget", shortage.detail, "extend")
 
 
 def _drives(ops: list[Op], now: float) -> tuple[Command, ...]:
@@ -213,7 +252,11 @@ def _drives(ops: list[Op], now: float) -> tuple[Command, ...]:
 
 
 def _waits(op: Op, now: float) -> bool:
-    return op.gate in ("asked", "delegated") or (op.gate == "waiting" and op.due > now)
+    if op.rest.until > now:
+        return True
+    if op.gate in ("asked", "expired", "delegated"):
+        return True
+    return op.gate == "waiting" and op.due > now
 
 
 def _wait(ops: list[Op]) -> Command:
@@ -222,22 +265,31 @@ def _wait(ops: list[Op]) -> Command:
         return _approval(asked)
     if handed := [op.child for op in ops if op.gate == "delegated"]:
         return StopFor("subtask", f"sub-task {', '.join(handed)}", "its end")
-    return _timer(ops)
+    if resting := [op for op in ops if op.gate != "expired"]:
+        return _timer(resting)
+    return StopFor("approval_expired", f"{_calls(ops)}: nobody answered", "resume")
 
 
 def _timer(ops: list[Op]) -> Command:
-    due = min(op.due for op in ops)
-    return StopFor("timer", f"until {datetime.fromtimestamp(due, UTC)}", "time")
+    first = min(ops, key=lambda op: op.wakes)
+    until = f"until {datetime.fromtimestamp(first.wakes, UTC)}"
+    if not first.rest.until:
+        return StopFor("timer", until, "time")
+    of = f" for a slot of {first.rest.service}" if first.rest.service else ""
+    return StopFor("rate", f"{until}{of}", "time")
 
 
 def _approval(ops: list[Op]) -> Command:
-    calls = ", ".join(
+    ids = ", ".join(op.approval for op in ops)
+    return StopFor("approval", f"{_calls(ops)} must be approved", f"approve {ids}")
+
+
+def _calls(ops: list[Op]) -> str:
+    return ", ".join(
         f"{op.action.tool} (operation {op.op})"
         for op in ops
         if isinstance(op.action, CallTool)
     )
-    ids = ", ".join(op.approval for op in ops)
-    return StopFor("approval", f"{calls} must be approved", f"approve {ids}")
 
 
 def _work(state: TaskState, now: float, retries: int, judged: bool) -> Command:

@@ -9,7 +9,7 @@ import msgspec
 from ..budget.account import Refusal
 from ..events import CallTool
 from ..names import ledger
-from .decide import StopFor
+from . import closing
 from .state import Op
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ class Limits:
 
     def refuse(self, op: Op, refusal: Refusal) -> None:
         """The account did not set aside what this operation may use."""
-        if isinstance(op.action, CallTool):
+        if closing.is_closing(op):
+            closing.refuse(self._task, op, f"it cannot be paid: {refusal}")
+        elif isinstance(op.action, CallTool):
             self._refused[op.op] = refusal
         else:
             self._pause(op, refusal)
@@ -74,6 +76,4 @@ class Limits:
         task.requests.send(("perform", op.op, op.attempt), to, message)
 
     def _pause(self, op: Op, refusal: Refusal) -> None:
-        ends = "resume" if refusal.requested is None else "extend"
-        stop = StopFor("budget", str(refusal), ends)
-        self._task.parting.stop_for(stop, op)
+        self._task.parting.stop_for(closing.pause_for(refusal), op)

@@ -37,15 +37,16 @@ from ..protocol import (
     Reserve,
     ReserveReply,
 )
+from . import closing
 from .decide import StopFor
 from .limits import Limits
-from .recovery import exchange, view_of
+from .recovery import exchange, told, view_of
 from .state import Op
 
 if TYPE_CHECKING:
     from .actor import Task
 
-__all__ = ["Operations", "TryAgain", "told"]
+__all__ = ["Operations", "TryAgain"]
 
 NOT_STARTED = "error: it was given up before it started"  # so nothing is recorded
 RETRY_FIRST = 1.0  # seconds before a failed model call is made again, doubled
@@ -84,13 +85,18 @@ class Operations:
             return
         if not self._task.subtasks.passes(op):
             return
-        if op.tries:
-            wait = RETRY_FIRST * 2 ** (op.tries - 1)
+        backoff = RETRY_FIRST * 2 ** (op.tries - 1) if op.tries else 0.0
+        if wait := self._task.slots.pause(op, backoff):
             self._task.after(wait, TryAgain(op=op.op, attempt=op.attempt))
         else:
             self.begin(op)
 
     def begin(self, op: Op) -> None:
+        """Take a slot, where its service has a window, then send the first leg."""
+        if self._task.slots.passes(op):
+            self.start(op)
+
+    def start(self, op: Op) -> None:
         """Send the first leg."""
         if isinstance(op.action, CallModel):
             self._assemble(op, op.action)
@@ -108,10 +114,14 @@ class Operations:
         message = Assemble(
             op=op.op,
             attempt=op.attempt,
-            view=view_of(task.state, task.pipeline.operations),
+            view=view_of(
+                task.state,
+                task.pipeline.operations,
+                closing=action.purpose == "closing",
+            ),
             scratch=tuple(self._scratch),
-            recovery=action.purpose == "declare",
-            window=Window() if action.purpose == "declare" else task.state.window,
+            purpose=action.purpose,
+            window=task.state.window if action.purpose == "work" else Window(),
             reply_to=task.address,
         )
         to = task.house.address(context(task.id))
@@ -123,6 +133,9 @@ class Operations:
         key = ("assemble", message.op, message.attempt)
         op = task.state.ops.get(message.op)
         if not task.requests.answered(key) or op is None:
+            return
+        if message.request is None and closing.is_closing(op):
+            closing.refuse(task, op, message.error)
             return
         if message.request is None:
             task.parting.stop_for(StopFor("context", message.error, "resume"), op)
@@ -165,6 +178,7 @@ class Operations:
             amounts=amounts,
             reply_to=task.address,
             share=share,
+            closing=closing.is_closing(op),
         )
         to = task.house.address(account(task.id))
         task.requests.send(("reserve", op.op, op.attempt), to, message)
@@ -176,7 +190,9 @@ class Operations:
         op = task.state.ops.get(message.op)
         if not task.requests.answered(key) or op is None or not op.open:
             return
-        if message.refusal is not None:
+        if message.refusal is not None and op.undoes:
+            task.compensation.refused(op, message.refusal)
+        elif message.refusal is not None:
             self._limits.refuse(op, message.refusal)
         else:
             hit("task.reserved", task.subject(op))
@@ -184,7 +200,8 @@ class Operations:
                 self._send(op)
             else:
                 task.subtasks.start(op, message.given)
-        self._limits.look(op)
+        if not op.undoes:
+            self._limits.look(op)
 
     def _send(self, op: Op) -> None:
         task = self._task
@@ -208,6 +225,7 @@ class Operations:
             parent=0,
             request=request,
             reply_to=self._task.address,
+            start_by=self._task.slots.start_by(op),
         )
         action = op.action
         if not isinstance(action, CallTool):
@@ -219,10 +237,14 @@ class Operations:
             arguments=action.arguments,
             call_id=action.call_id,
             parent=action.parent,
-            approval=op.approval if op.gate == "approved" else "",
+            approval="" if op.rejected else op.approval,
+            expires=op.expires,
+            earlier=max(op.asks - 1, 0),
+            edited=op.edited,
             rejected=op.rejected,
             since=self._task.state.anew,
             given=self._task.subtasks.given(op.op),
+            undoes=action.undoes,
         )
 
     # ── back ─────────────────────────────────────────────────────────────────────
@@ -236,13 +258,16 @@ class Operations:
         if op is None or not op.open or op.attempt != outcome.attempt:
             return
         self.sent.discard(op.op)
+        task.slots.heard(op, outcome)
         if message.ask:
             self._ask(op)
             return
         if op.op in self.in_doubt:
             self.in_doubt.discard(op.op)
             task.parting.gone_on("unknown_effect")
-        if message.again:
+        if closing.is_closing(op):
+            closing.observe(task, op, outcome, again=message.again)
+        elif message.again:
             self._append_again(op, outcome, retry=False)
         elif isinstance(op.action, CallTool):
             self._observe_tool(op, op.action, outcome)
@@ -268,7 +293,8 @@ class Operations:
                 again=True,
                 retry=retry,
                 reason=outcome.error,
-            )
+            ),
+            *self._task.slots.asked(op, outcome),
         )
 
     def _observe_trouble(self, op: Op, outcome: Replied) -> None:
@@ -280,7 +306,8 @@ class Operations:
             task.parting.stop_for(StopFor("service", outcome.error, "resume"), op)
 
     def _observe_tool(self, op: Op, action: CallTool, outcome: Replied) -> None:
-        self.results[op.op] = told(outcome)
+        if not op.undoes:
+            self.results[op.op] = told(outcome)
         self._task.subtasks.observed(op.op)
         failed = outcome.status != "completed"
         reason = f"{action.tool}: {outcome.error}" if failed else ""
@@ -291,10 +318,12 @@ class Operations:
                 status=outcome.status,
                 reason=reason,
                 anchors=outcome.anchors,
-            )
+            ),
+            rows=self._task.approvals.used(op),
         )
         hit("task.observed", action.tool)
-        self._remember_exchange(action.parent)
+        if not op.undoes:
+            self._remember_exchange(action.parent)
 
     def _observe_reply(self, op: Op, action: CallModel, outcome: Replied) -> None:
         task = self._task
@@ -350,6 +379,7 @@ class Operations:
                     error=entry.error,
                     anchors={},
                     by=entry.by,
+                    edited=entry.edited,
                 )
                 self.results[entry.op] = told(outcome)
 
@@ -387,17 +417,3 @@ class Operations:
             return
         block = exchange(op, reply, [])
         self._scratch.append(block)
-
-
-def told(outcome: Replied | Entry) -> str:
-    """What a model is told of a tool's outcome."""
-    match outcome.status:
-        case "completed":
-            if outcome.by == "record":
-                return f"(from the record: this call was made before)\n{outcome.result}"
-            if outcome.by == "person":
-                return f"(a person says that this happened)\n{outcome.result}"
-            return outcome.result
-        case "failed":
-            return f"error: {outcome.error}"
-    return f"error: {outcome.error} (the outcome is not known: it may have run)"

@@ -16,7 +16,8 @@ from ..protocol import (
     StatementReply,
     Stopped,
 )
-from .decide import Abandon, Drive, StopFor
+from . import closing
+from .decide import Abandon, Clear, Drive, StopFor
 from .rows import ended_row, paused_row
 from .state import Op
 
@@ -42,13 +43,15 @@ class Parting:
     def stop_for(self, stop: StopFor, op: Op | None = None) -> None:
         """Pause once nothing is under way; `op` is what could not go on.
 
-        A cancelled task winds up all the same.
+        A cancelled task winds up all the same, but for one that takes effects back.
         """
-        if not self._task.state.cancelled_by:
+        state = self._task.state
+        if not state.cancelled_by or state.compensate:
             self.stopping = self.stopping or stop
         if op is not None:
-            command = Drive(op.op, op.attempt), Abandon(op.op, op.attempt)
-            self._task.under_way.difference_update(command)
+            kinds = Drive, Abandon, Clear
+            commands = {kind(op.op, op.attempt) for kind in kinds}
+            self._task.under_way.difference_update(commands)
 
     def gone_on(self, *reasons: str) -> None:
         """Something that the task was about to pause for has come."""
@@ -62,8 +65,10 @@ class Parting:
         task = self._task
         match order.what:
             case "cancel":
-                if not task.state.cancelled_by and task.state.outcome is None:
-                    task.append(CancelRequested(by=order.by))
+                self.cancel(order.by)
+                self.stopping = None
+            case "compensate" if not task.state.cancelled_by:
+                self.cancel(order.by, compensate=True)
                 self.stopping = None
             case "pause":
                 if task.state.outcome is None:
@@ -72,9 +77,18 @@ class Parting:
                 task.approvals.look()
                 task.subtasks.look()
                 task.approvals.time_has_come()
+                task.slots.time_has_come()
                 task.house.address(ledger(task.id)).tell(Consult())
             case "drain":
                 self.draining = True
+
+    def cancel(self, by: str, *, compensate: bool = False) -> None:
+        """Write down that the task is to end; without `compensate` at once."""
+        task = self._task
+        state = task.state
+        if state.outcome is None and (not state.cancelled_by or state.compensate):
+            task.append(CancelRequested(by=by, compensate=compensate))
+            task.subtasks.cancel_again()
 
     def stop_if_due(self) -> None:
         """Stop now, if that is wanted and nothing is under way."""
@@ -84,6 +98,9 @@ class Parting:
         if self.stopping is None or self.draining:
             task.snapshot("close")
             self.leave("drained", task.last_seq)
+            return
+        if closing.begin(task, self.stopping):
+            self.stopping = None
             return
         message = Statement(reply_to=task.address)
         task.requests.send("statement", task.house.address(account(task.id)), message)
@@ -111,7 +128,8 @@ class Parting:
             return
         if isinstance(message, StatementReply):
             stop = self.stopping
-            if stop is None or task.state.cancelled_by:
+            winds_up = task.state.cancelled_by and not task.state.compensate
+            if stop is None or winds_up:
                 return
             paused = TaskPaused(
                 reason=stop.reason,
@@ -121,7 +139,8 @@ class Parting:
             )
             row = paused_row(task.state, paused, message.books)
             seq = task.append(paused, rows=[row])
-            task.snapshot(f"paused: {stop.reason}")
+            money = stop.reason == "budget"
+            task.snapshot("budget_exhausted" if money else f"paused: {stop.reason}")
             self.leave("waiting", seq)
             return
         assert task.state.outcome is not None

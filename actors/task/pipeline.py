@@ -165,8 +165,9 @@ class Pipeline:
 
 
 def _exchange_of(op: Op) -> int:
-    """The model call whose exchange an operation belongs to."""
-    return op.action.parent if isinstance(op.action, CallTool) else op.op
+    """The model call whose exchange an operation belongs to; an undo is of none."""
+    parent = op.action.parent if isinstance(op.action, CallTool) else 0
+    return parent or op.op
 
 
 def _decision(message: Performed) -> str:

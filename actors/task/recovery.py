@@ -12,6 +12,7 @@ from ..context.layers import Block
 from ..context.render import FactView, OperationView, StepView, TaskView
 from ..ledger.entry import Entry
 from ..model import ModelReply
+from ..protocol import Replied
 from .state import TaskState
 from .values import is_portable
 
@@ -21,6 +22,7 @@ __all__ = [
     "declaration_of",
     "exchange",
     "operations",
+    "told",
     "view_of",
 ]
 
@@ -33,6 +35,12 @@ DECLARATION_FORM = (
     'JSON object and nothing more: {"done": [ids of completed steps], "next": "id of '
     'the step to go on with, or null", "uncertain": ["operations whose outcome is not '
     'known"]}. Name only what the record confirms.'
+)
+
+CLOSING_FORM = (
+    "The budget has no room for one more step: after this answer the task pauses. No "
+    "tool can be called now. Say in a few sentences where the task stands, what was to "
+    "come next, and what whoever goes on has to know. It is given back to you then."
 )
 
 
@@ -80,10 +88,13 @@ def check_declaration(state: TaskState, text: str) -> str:
     return ""
 
 
-def view_of(state: TaskState, done: Sequence[OperationView]) -> TaskView:
+def view_of(
+    state: TaskState, done: Sequence[OperationView], *, closing: bool = False
+) -> TaskView:
     """What a model is told of the task: rendered from state, always whole (A37).
 
-    `done` are the operations of the running step that scratch does not show.
+    `done` are the operations of the running step that scratch does not show; `closing`
+    asks for the words of a closing turn.
     """
     task = state.task
     status = {step.id: step.status for step in state.steps}
@@ -118,11 +129,17 @@ def view_of(state: TaskState, done: Sequence[OperationView]) -> TaskView:
         uncertain=tuple(f"op{op.op}#{op.attempt}" for op in _unsure(state))
         if recovery
         else (),
-        next=DECLARATION_FORM
-        + (f" Refused before: {recovery.why}" if recovery.why else "")
-        if recovery
-        else "",
+        next=CLOSING_FORM if closing else _declared_next(state),
     )
+
+
+def _declared_next(state: TaskState) -> str:
+    """What a task that recovers is to do next: declare where it stands."""
+    recovery = state.recovery
+    if recovery is None:
+        return ""
+    before = f" Refused before: {recovery.why}" if recovery.why else ""
+    return DECLARATION_FORM + before
 
 
 def operations(entries: Sequence[Entry], until: int) -> tuple[OperationView, ...]:
@@ -180,6 +197,25 @@ def exchange(op: int, reply: ModelReply, results: Sequence[tuple[str, str]]) -> 
         evidence=f"op{op}",
         messages=(message, *answers),
     )
+
+
+def told(outcome: Replied | Entry) -> str:
+    """What a model is told of a tool's outcome."""
+    text = _told(outcome)
+    return f"({outcome.edited})\n{text}" if outcome.edited else text
+
+
+def _told(outcome: Replied | Entry) -> str:
+    match outcome.status:
+        case "completed":
+            if outcome.by == "record":
+                return f"(from the record: this call was made before)\n{outcome.result}"
+            if outcome.by == "person":
+                return f"(a person says that this happened)\n{outcome.result}"
+            return outcome.result
+        case "failed":
+            return f"error: {outcome.error}"
+    return f"error: {outcome.error} (the outcome is not known: it may have run)"
 
 
 def _next_step(state: TaskState) -> str | None:

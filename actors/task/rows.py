@@ -15,6 +15,7 @@ from .state import TaskState
 __all__ = [
     "COMES",
     "PASSIVE",
+    "RESTS",
     "ApprovalRow",
     "TaskRow",
     "TimerRow",
@@ -32,17 +33,19 @@ COMES = (
     "approval",
     "budget",
     "timer",
+    "rate",
     "subtask",
     "unknown_effect",
 )  # pauses that end when something comes
 
+RESTS = ("timer", "rate", "subtask")  # pauses that are no stop: nobody need end them
 PASSIVE = ("paused", "waiting")  # statuses of rows of tasks that stopped on their own
 
 
 class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     """Status of a task as of its last stop or start; `output` is JSON text.
 
-    `epoch` is the one that it paused in.
+    `epoch` is the one that it paused in; `compensates` says that it takes effects back.
     """
 
     task: str
@@ -59,13 +62,15 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     steps: dict[str, str] = msgspec.field(default_factory=dict)
     books: Books = Books()
+    compensates: bool = False
 
 
 class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
     """A call that somebody is to approve, as its task sees it.
 
     `arguments` is JSON text. An answer is a row of its own until the task has taken
-    it: `open` means that the call still waits for one. `at` is when it was asked.
+    it: `open` means that the call still waits for one. `at` is when it was asked,
+    `expires` the second from which it is of no use, `by` who answered it, and when.
     """
 
     approval: str
@@ -74,7 +79,12 @@ class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     arguments: str
     at: float
-    status: Literal["open", "approved", "rejected", "dropped"] = "open"
+    status: Literal[
+        "open", "approved", "rejected", "changed", "expired", "used", "dropped"
+    ] = "open"
+    expires: float | None = None
+    by: str = ""
+    answered: float = 0.0
 
 
 class TimerRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +105,7 @@ class Wake:
         self,
         *,
         since: int,
-        order: Literal["run", "resume", "cancel", "again"],
+        order: Literal["run", "resume", "cancel", "compensate", "again"],
         by: str,
         clean: bool,
     ) -> None:
@@ -160,11 +170,12 @@ def paused_row(state: TaskState, paused: TaskPaused, books: Books) -> Row:
     # Waiting for the time, or for a sub-task, is no stop: nobody need end it.
     return task_row(
         state.task,
-        "waiting" if paused.reason in ("timer", "subtask") else "paused",
+        "waiting" if paused.reason in RESTS else "paused",
         reason=paused.reason,
         detail=paused.detail,
         ends_with=paused.ends_with,
         epoch=paused.epoch,
+        compensates=state.compensate,
         steps={step.id: step.status for step in state.steps},
         books=books,
     )

@@ -9,9 +9,9 @@ import msgspec
 from ..context.layers import Window
 from ..events import (
     ActionObserved,
-    Amounts,
     AnswerRefused,
     ApprovalAsked,
+    ApprovalExpired,
     ApprovalTaken,
     CallModel,
     CallTool,
@@ -22,7 +22,11 @@ from ..events import (
     Event,
     RecoveryDeclared,
     RecoveryLoaded,
+    RejectionRepeated,
     RequestBuilt,
+    RestAsked,
+    SlotCame,
+    SlotDeferred,
     StepEnded,
     StepStarted,
     SubtaskEnded,
@@ -34,83 +38,23 @@ from ..events import (
     TaskSubmitted,
     TimerFired,
     TimerSet,
+    Undoes,
 )
+from . import gates
+from .parts import Op, PauseState, Recovery, Shortage, StepState
+from .rest import Rest, rest_after
 
-__all__ = ["Op", "PauseState", "Recovery", "StepState", "TaskState", "apply"]
+__all__ = [
+    "Op",
+    "PauseState",
+    "Recovery",
+    "Shortage",
+    "StepState",
+    "TaskState",
+    "apply",
+]
 
 NOTES_KEPT = 8  # refusals and failures that stay visible to the model
-
-
-class Op(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation of the running exchange, or one that is still open."""
-
-    op: int
-    step: str
-    action: CallModel | CallTool
-    attempt: int = 1
-    status: Literal["open", "completed", "failed", "unknown"] = "open"
-    tries: int = 0  # failed attempts of a model call
-    doubt: bool = False  # an attempt may have run, and was made again undecided
-    approval: str = ""
-    gate: Literal[
-        "",
-        "asked",
-        "approved",
-        "rejected",
-        "waiting",
-        "rested",
-        "delegated",
-        "returned",
-    ] = ""
-    rejected: str = ""  # by whom, and why
-    due: float = 0.0  # second since the epoch that it waits for
-    child: str = ""  # the sub-task that it is
-    amounts: Amounts = msgspec.field(default_factory=dict)  # of its money
-
-    @property
-    def open(self) -> bool:
-        """Whether the operation has no final outcome yet."""
-        return self.status == "open"
-
-
-class StepState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one step is; `result` is the accepted JSON text."""
-
-    id: str
-    status: Literal[
-        "pending",
-        "running",
-        "completed",
-        "failed",
-        "timed_out",
-        "limited",
-        "acceptance_error",
-        "cancelled",
-    ] = "pending"
-    attempt: int = 0
-    iterations: int = 0
-    deadline: float | None = None
-    result: str = ""
-    evidence: int = 0
-
-
-class PauseState(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a task waits, since which epoch, and what would end it."""
-
-    reason: str
-    detail: str
-    ends_with: str
-    epoch: int
-
-
-class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the pipeline of recovery stands; `declares` is its open model call."""
-
-    number: int
-    stage: Literal["loaded", "rebuilt", "verified"] = "loaded"
-    declares: int = 0
-    refused: int = 0
-    why: str = ""
 
 
 class TaskState(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,11 +71,17 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     answer: int = 0  # the model call whose final answer is to be judged
     window: Window = Window()
     facts_until: int = 0  # exchanges up to this operation are shown as facts
+    rejections: dict[str, str] = msgspec.field(default_factory=dict)  # of the step
     notes: tuple[str, ...] = ()
     anchors: dict[str, str] = msgspec.field(default_factory=dict)
     pause: PauseState | None = None
     cancelled_by: str = ""
+    compensate: bool = False  # its completed effects are taken back before its end
+    undone: int = 0
+    undo_failed: str = ""  # why the newest undo did not go well
     recovery: Recovery | None = None
+    shortage: Shortage | None = None
+    news: bool = False  # something was observed since the last closing turn
     recoveries: int = 0
     progressed: bool = True  # since the last recovery began
     retries: int = 0
@@ -186,15 +136,17 @@ def apply(state: TaskState, event: Event) -> TaskState:
             return change(state, status="paused", pause=pause)
         case TaskResumed():
             return _resumed(state, event)
-        case ApprovalAsked(op=op, approval=approval):
-            asked = change(state.ops[op], gate="asked", approval=approval)
-            return change(state, ops={**state.ops, op: asked})
+        case ApprovalAsked() | ApprovalExpired() | RejectionRepeated():
+            return change(state, ops=gates.asking(state.ops, event))
         case TimerSet(op=op, at=at):
             waiting = change(state.ops[op], gate="waiting", due=at)
             return change(state, ops={**state.ops, op: waiting})
         case TimerFired(op=op):
             rested = change(state.ops[op], gate="rested")
             return change(state, ops={**state.ops, op: rested})
+        case SlotDeferred(op=op) | SlotCame(op=op) | RestAsked(op=op):
+            rest = change(state.ops[op], rest=rest_after(state.ops[op].rest, event))
+            return change(state, ops={**state.ops, op: rest})
         case SubtaskStarted(op=op, child=child, amounts=amounts):
             begun = change(
                 state.ops[op], gate="delegated", child=child, amounts=amounts
@@ -204,9 +156,15 @@ def apply(state: TaskState, event: Event) -> TaskState:
             returned = change(state.ops[op], gate="returned")
             return change(state, ops={**state.ops, op: returned})
         case ApprovalTaken():
-            return _answered(state, event)
-        case CancelRequested(by=by):
-            return change(state, cancelled_by=by, status="running", pause=None)
+            return gates.answered(state, event)
+        case CancelRequested(by=by, compensate=compensate):
+            return change(
+                state,
+                cancelled_by=by,
+                compensate=compensate,
+                status="running",
+                pause=None,
+            )
         case RecoveryLoaded() | ContextRebuilt() | EffectsVerified():
             return _recovering(state, event)
         case RecoveryDeclared():
@@ -218,23 +176,15 @@ def apply(state: TaskState, event: Event) -> TaskState:
     raise TypeError(f"{type(event).__name__} does not belong to a task")
 
 
-def _answered(state: TaskState, event: ApprovalTaken) -> TaskState:
-    change = msgspec.structs.replace
-    op = state.ops[event.op]
-    if event.approved:
-        op = change(op, gate="approved")
-    else:
-        why = f": {event.why}" if event.why else ""
-        op = change(op, gate="rejected", rejected=f"{event.by} rejected it{why}")
-    return change(state, ops={**state.ops, event.op: op})
-
-
 def _resumed(state: TaskState, event: TaskResumed) -> TaskState:
     """Whoever resumes gives every count of retries back, and the step its time."""
     change = msgspec.structs.replace
+    state = change(state, shortage=None)
     recovery = state.recovery
     deadline = event.deadline
-    if not event.anew:
+    if event.anew:
+        state = change(state, undo_failed="")
+    else:
         steps = tuple(
             change(step, deadline=deadline) if step.status == "running" else step
             for step in state.steps
@@ -246,7 +196,7 @@ def _resumed(state: TaskState, event: TaskResumed) -> TaskState:
         pause=None,
         retries=0,
         anew=min((op.op for op in state.open_ops()), default=state.next_op),
-        ops={n: change(op, tries=0) for n, op in state.ops.items()},
+        ops={n: gates.anew(change(op, tries=0)) for n, op in state.ops.items()},
         steps=tuple(
             change(step, deadline=deadline)
             if step.status == "running"
@@ -279,6 +229,7 @@ def _started(state: TaskState, event: StepStarted) -> TaskState:
         ops={},
         answer=0,
         window=Window(),
+        rejections={} if event.attempt == 1 else state.rejections,
         facts_until=state.next_op - 1 if event.attempt == 1 else state.facts_until,
         progressed=state.progressed or state.recovery is None,
     )
@@ -287,14 +238,19 @@ def _started(state: TaskState, event: StepStarted) -> TaskState:
 def _decided(state: TaskState, event: DecisionMade) -> TaskState:
     op = Op(op=event.op, step=event.step, action=event.action)
     ops = {**state.ops, event.op: op}
-    recovery = state.recovery
-    if isinstance(event.action, CallModel):
-        if event.action.purpose == "work":
+    recovery, shortage = state.recovery, state.shortage
+    match event.action:
+        case CallModel(purpose="work"):
             ops = {n: one for n, one in ops.items() if one.open}
-        elif recovery is not None:
+        case CallModel(purpose="closing"):
+            shortage = Shortage(op=event.op, detail=event.why)
+            state = msgspec.structs.replace(state, news=False)
+        case CallTool(undoes=Undoes()):
+            ops = {n: one for n, one in ops.items() if one.open}
+        case CallModel() if recovery is not None:
             recovery = msgspec.structs.replace(recovery, declares=event.op)
     return msgspec.structs.replace(
-        state, ops=ops, next_op=event.op + 1, recovery=recovery
+        state, ops=ops, next_op=event.op + 1, recovery=recovery, shortage=shortage
     )
 
 
@@ -304,7 +260,7 @@ def _observed(state: TaskState, event: ActionObserved) -> TaskState:
     if event.again:
         doubt = op.doubt or event.status == "unknown"
         op = msgspec.structs.replace(
-            op, attempt=event.attempt + 1, tries=tries, doubt=doubt
+            op, attempt=event.attempt + 1, tries=tries, doubt=doubt, rest=Rest()
         )
     else:
         op = msgspec.structs.replace(op, status=event.status, tries=tries)
@@ -318,10 +274,13 @@ def _observed(state: TaskState, event: ActionObserved) -> TaskState:
             else step
             for step in steps
         )
+    state = _undone(state, event)
+    aside = isinstance(op.action, CallModel) and op.action.purpose != "work"
     notes = state.notes
-    if event.status != "completed" and not event.again and event.reason:
-        notes = _noted(state, event.reason)
-    declare = isinstance(op.action, CallModel) and op.action.purpose == "declare"
+    if event.said:
+        notes = _noted(state, f"before the pause for money you said: {event.said}")
+    elif event.status != "completed" and not event.again and event.reason:
+        notes = notes if aside else _noted(state, event.reason)
     return msgspec.structs.replace(
         state,
         ops={**state.ops, event.op: op},
@@ -329,8 +288,17 @@ def _observed(state: TaskState, event: ActionObserved) -> TaskState:
         answer=answer,
         notes=notes,
         anchors={**state.anchors, **event.anchors},
-        progressed=state.progressed or not (declare or event.again),
+        progressed=state.progressed or not (aside or event.again),
+        news=state.news or not (aside or event.again),
     )
+
+
+def _undone(state: TaskState, event: ActionObserved) -> TaskState:
+    if event.again or not state.ops[event.op].undoes:
+        return state
+    if event.status == "completed":
+        return msgspec.structs.replace(state, undone=state.undone + 1)
+    return msgspec.structs.replace(state, undo_failed=event.reason)
 
 
 def _ended(state: TaskState, event: StepEnded) -> TaskState:

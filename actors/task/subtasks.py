@@ -87,7 +87,7 @@ class Subtasks:
     def share(self, op: Op) -> Amounts | None:
         """What a sub-task is to get by its call; None for every other operation."""
         tool = self._tool(op)
-        if tool is None or op.gate or op.op in self._given:
+        if tool is None or op.gate not in ("", "approved") or op.op in self._given:
             return None
         assert isinstance(op.action, CallTool)
         try:
@@ -215,7 +215,7 @@ class Subtasks:
     def _ended(self, op: Op, status: str, given: Given) -> None:
         task = self._task
         self._given[op.op] = given
-        task.parting.gone_on("approval", "timer", "subtask")
+        task.parting.gone_on("approval", "timer", "subtask", "rate")
         if op.gate == "delegated":
             task.append(SubtaskEnded(op=op.op, child=op.child, status=status))
             hit("subtask.ended", task.subject(op))
@@ -231,7 +231,16 @@ class Subtasks:
         if op.op in self._cancelled or self.unsettled:
             return
         self._cancelled.add(op.op)
-        _admission(task).tell(Cancel(task=op.child, by=f"its parent {task.id}"))
+        message = Cancel(
+            task=op.child,
+            by=f"its parent {task.id}",
+            compensate=task.state.compensate,
+        )
+        _admission(task).tell(message)
+
+    def cancel_again(self) -> None:
+        """The task is to end in another way than what it handed on was told."""
+        self._cancelled.clear()
 
     def admission_is_up(self) -> None:
         """What it was told may not have been heard: tell it again, look again."""

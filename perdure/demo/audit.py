@@ -148,11 +148,7 @@ def budget_ok(events: list[Event]) -> bool:
                     spent.update(paid)
             case "AccountClosed":
                 left = {name: available[name] for name in granted}
-                if (
-                    aside
-                    or body["returned"] != left
-                    or min(left.values(), default=0) < 0
-                ):
+                if aside or body["returned"] != left:
                     return False
             case _:
                 continue

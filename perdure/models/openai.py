@@ -115,6 +115,11 @@ class OpenAIModel:
         """The name that logs and results show."""
         return f"openai:{self._name}"
 
+    @property
+    def service(self) -> str:
+        """What a `RateLimit` names; a Retry-After of it holds for all who use it."""
+        return self.name
+
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Send one request and read the reply.
 

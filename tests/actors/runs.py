@@ -18,6 +18,8 @@ from perdure.actors.ledger.entry import LedgerState
 from perdure.actors.ledger.entry import apply as apply_ledger
 from perdure.actors.task.state import TaskState
 from perdure.actors.task.state import apply as apply_task
+from perdure.actors.windows.window import WindowsState
+from perdure.actors.windows.window import apply as apply_windows
 from perdure.models import Scripted
 from perdure.storage.memory import MemoryStore
 from tests.actors.world import (
@@ -70,6 +72,7 @@ SERVICES = (
     names.JOURNAL,
     names.SERVICES,
     names.POOL,
+    names.WINDOWS,
     names.TIMERS,
     names.ADMISSION,
     names.TASKS,
@@ -119,6 +122,7 @@ FOLDS: dict[str, tuple[type[Any], Any]] = {
     "/ledger": (LedgerState, apply_ledger),
     "/account": (AccountState, apply_account),
     "services/pool": (PoolState, apply_pool),
+    "services/windows": (WindowsState, apply_windows),
     "services/admission": (QueueState, apply_queue),
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure import RateLimit
 from perdure.actors import names
 from perdure.actors.events import (
     RecoveryLoaded,
@@ -34,7 +35,9 @@ from tests.actors.world import (
 
 def test_a_state_is_the_fold_of_its_events_and_of_snapshot_and_tail() -> None:
     # P5: with a snapshot at nearly every event of every stream.
-    house = House(wide(World()), baseline=quick(snapshot_events=2))
+    agent, limits = wide(World()), [RateLimit("shelf", 100, per="1m")]
+    agent.tools["look"].service = "shelf"
+    house = House(agent, baseline=quick(snapshot_events=2), limits=limits)
     tasks = [house.submit() for _ in range(2)]
     checked: set[Any] = set()
     while any(task.status != "completed" for task in tasks):

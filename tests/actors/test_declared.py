@@ -211,7 +211,7 @@ def test_a_call_without_a_key_is_not_made(key: Callable[..., Any], said: str) ->
 def test_a_failed_call_is_made_again_as_often_as_its_kind_allows(
     options: dict[str, Any], made: int
 ) -> None:
-    # B82
+    # B82 B83
     shop = Shop(*[order()] * 9)
     shop.raises = ConnectionRefusedError("no")
     house = shop.open(**options, house={"baseline": quick(step_iterations=20)})

@@ -283,7 +283,7 @@ def test_a_word_to_a_store_at_rest_is_taken_at_the_next_opening() -> None:
 def test_each_of_two_effects_in_doubt_takes_a_word_of_its_own() -> None:
     post = Post([[("post", {"text": "a"}), ("post", {"text": "b"})]])
     house, task, _ = post.doubted()
-    first, second = [one.id for one in house.runtime.unknown()]
+    first, second = sorted(one.id for one in house.runtime.unknown())
     house.runtime.resolve(second, happened=True, result="b is out")
     assert house.until(lambda: [o.id for o in house.runtime.unknown()] == [first], 60.0)
     assert house.finish(task.id).reason == "unknown_effect"

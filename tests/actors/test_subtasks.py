@@ -16,6 +16,7 @@ from perdure.actors.budget.share import charged
 from perdure.actors.events import (
     EffectRecorded,
     Granted,
+    QueueReopened,
     Reserved,
     Settled,
     SubtaskEnded,
@@ -372,3 +373,30 @@ def test_a_cancel_at_any_moment_ends_parent_and_sub_task(seed: int) -> None:
     assert unbalanced(house.store) == []
     books = json.loads(house.store.rows[names.TASK_ROWS][task.id])["books"]
     assert books["spent"].get("tool:send", 0) == len(world.sent)
+
+
+@pytest.mark.parametrize("money", [{}, {"budget": {"model_calls": 3}}])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_cancelled_parent_and_its_part_end_when_recovered_one_at_a_time(
+    seed: int, money: Any
+) -> None:
+    # The part runs when the process dies, or is paused for money.
+    world = World()
+    hand = {**HAND, **money}
+    boss_ = boss(world, [[("delegate", hand)]])
+    house = House(boss_, job(world, recovery="rules"), seed=seed)
+    task = house.submit("boss")
+    part = begun(house, task.id)
+    if money:
+        assert house.finish(part).status == "paused"
+    else:
+        assert house.until_hit("actor.started", name=names.family(part))
+    house.runtime.ask_cancel(task.id, "operator")
+    for _ in range(2):
+        assert house.until_hit("actor.started", name=names.task(task.id))
+        house.kill()
+        house.reopen()
+    assert house.finish(task.id).status == "cancelled"
+    assert house.finish(part).status in ("cancelled", "completed")
+    assert unbalanced(house.store) == []
+    assert any(one.alone for one in house.of(names.ADMISSION, QueueReopened))

@@ -458,7 +458,7 @@ def test_a_cancelled_task_waits_for_the_effect_that_runs(stuck: Stuck) -> None:
     house.sim.run_for(20.0)
     assert task.status not in ("cancelled", "completed")
     stuck.let_go()
-    result = house.runtime.wait(task.id, 3600.0, ended=True)
+    result = house.runtime.wait(task.id, 3600.0, until="ended")
     assert result.status == "cancelled"
     assert result.spent["tool_calls"] == {"send": 1}
     assert records(house, task) == [("completed", "run")]

@@ -32,8 +32,10 @@ def test_the_unkilled_run_is_as_it_should_be(base: Any) -> None:
         "look": 8,
         "post": 1,
         "put": 3,
+        "ring": 4,
         "send": 5,
         "sleep": 3,
+        "unlock": 1,
     }
 
 

@@ -1,9 +1,10 @@
 """The reference workload that real kills are tried on: three tasks and a sub-task.
 
 Each task asks a scripted model in each of two steps and uses tools of all three effect
-classes; one call waits for an approval, one is a durable timer. The last task hands a
-part of its work on, and makes a call that only a person can say the outcome of. One
-actor crashes, one approval comes through the inbox, and one more task is parked.
+classes; one call waits for an approval, one is a durable timer, one of two waits for
+its slot of a limited service. The last task hands a part of its work on, makes a call
+that only a person can say the outcome of, and one whose approval comes too late once.
+One actor crashes, one approval comes through the inbox, and one more task is parked.
 
 What a tool does to the outside stands in files: `sent` gets a line for each act of a
 `once` tool, `put` one file for each key of the idempotent one. Nothing here imports a
@@ -28,6 +29,7 @@ from perdure import (
     DidNotHappen,
     Handle,
     Happened,
+    RateLimit,
     Result,
     Runtime,
     Step,
@@ -52,17 +54,20 @@ WORK = {"gather": ("look", "put"), "deliver": ("send", "sleep", "look")}
 CALLS = {
     "worker": WORK,
     "chief": {
-        "gather": ("look", "put", "delegate"),
+        "gather": ("look", "put", "unlock", "delegate"),
         "deliver": ("post", "send", "sleep", "look"),
     },
-    "clerk": {"file": ("look", "send")},
+    "clerk": {"file": ("look", "ring", "send")},
 }
 WANTED: dict[str, dict[str, Any]] = {
     "sleep": {"seconds": 0.02},
     "delegate": {"agent": "clerk", "goal": "File it"},
 }
-LOOK_AGAIN = 0.05  # seconds
+RINGS = ("once", "twice")  # of one reply: the second waits for its slot
+BELL = RateLimit("bell", 1, per=0.05)
+LOOK_AGAIN = 0.02  # seconds
 CRASH = Fault(point="task.decided", nth=6, action="raise")
+PATIENCE = 0.15  # seconds until an approval is asked for in vain
 SETTLE = 0.02  # seconds; the worker died with its process, nothing comes later
 RULES = Baseline(snapshot_events=16)
 
@@ -75,11 +80,21 @@ def make_tools(place: Path) -> list[Tool]:
         """Look something up."""
         return f"{what} is fine"
 
+    @tool(effect="read", service=BELL.service)
+    def ring(what: str) -> str:
+        """Ring a bell that takes its time."""
+        return f"rang {what}"
+
     @tool(effect="idempotent", approval=True)
     def put(what: str, *, request_id: str) -> str:
         """Put something where a repetition finds it."""
         (place / "put" / request_id).write_text(what)
         return f"{what} is put"
+
+    @tool(effect="read", approval=True, expires=PATIENCE)
+    def unlock(what: str) -> str:
+        """Wait for a person who does not look in time at first."""
+        return f"{what} is open"
 
     def was_sent(effect: Effect) -> Verdict:
         sent = sent_from(place)
@@ -105,7 +120,7 @@ def make_tools(place: Path) -> list[Tool]:
         note(request_id)
         raise ConnectionResetError("cut")
 
-    return [look, put, send, post, sleep, delegate]
+    return [look, ring, put, unlock, send, post, sleep, delegate]
 
 
 def sent_from(place: Path) -> list[str]:
@@ -133,6 +148,12 @@ def reply(agent: str, request: ModelRequest) -> ModelReply:
     if not missing:
         return ModelReply(content=canonical({"step": step}))
     name = missing[0]
+    if name == "ring":
+        rings = [
+            ToolCall(id=f"ring-{how}", name=name, arguments=canonical({"what": how}))
+            for how in RINGS
+        ]
+        return ModelReply(tool_calls=tuple(rings))
     wanted = WANTED.get(name, {"what": f"{step} {name}"})
     call = ToolCall(id=f"{step}-{name}", name=name, arguments=canonical(wanted))
     return ModelReply(tool_calls=(call,))
@@ -174,6 +195,7 @@ def run(place: str, faults: tuple[Fault, ...] = (), hits: str = "") -> None:
         baseline=RULES,
         active=2,  # so that one waits in the queue
         pool=Budget(tokens=1_000_000),
+        limits=[BELL],
     ) as runtime:
         tasks = [
             runtime.submit(agent, f"Care for the {name}", key=name, budget=budget)
@@ -197,13 +219,18 @@ def finish(
     place: Path, runtime: Runtime, task: Handle, approve: Callable[[Handle, str], Any]
 ) -> Result:
     """Wait for the task's end, saying what it asks a person for."""
+    late = False
     while True:
         result = task.wait(timeout=60.0)
         match result.reason:
             case "approval":
                 for one in runtime.approvals():
-                    if one.task == task.id:
+                    if one.task == task.id and (late or one.tool != "unlock"):
                         approve(task, one.approval)
+                time.sleep(LOOK_AGAIN)
+            case "approval_expired":
+                late = True
+                task.resume()
             case "unknown_effect":
                 for effect in runtime.unknown():
                     happened = effect.request_id in sent_from(place)
@@ -213,13 +240,12 @@ def finish(
 
 
 def by_inbox(place: Path, task: Handle, approval: str) -> None:
-    """Say yes as another process would, and wait until the owner has heard it."""
+    """Say yes as another process would; the owner hears of it a moment later."""
     command = Command(
         id=f"c-{approval}", kind="approve", subject=approval, at=0.0, body=b"{}"
     )
     with suppress(Rejected), Inbox(place / "tasks.db") as inbox:  # sent before a kill
         inbox.send(command)
-    time.sleep(LOOK_AGAIN)
 
 
 def outcome(place: Path) -> dict[str, Any]:

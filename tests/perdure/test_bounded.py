@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Runtime, tool
-from perdure.actors.admission.callers import Callers
+from perdure.actors.admission.answers import Answers
 from perdure.models import ModelReply, ModelRequest, Scripted, ToolCall
 from perdure.storage.reader import open_reader
 from perdure.supervision import SimulatedDispatcher
@@ -89,12 +89,12 @@ def test_ended_tasks_leave_no_object_behind(runtime: Runtime) -> None:
 
 def test_answered_approvals_are_not_remembered(runtime: Runtime) -> None:
     run(runtime, 3)
-    (callers,) = (
+    (answers,) = (
         one
         for one in gc.get_objects()
-        if type(one) is Callers and one._admission.house is runtime._house
+        if type(one) is Answers and one._admission.house is runtime._house
     )
-    assert callers._answered == set()
+    assert answers._given == {}
 
 
 def test_snapshots_of_the_services_do_not_grow(

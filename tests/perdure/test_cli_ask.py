@@ -64,7 +64,7 @@ def standing(gate: Gate) -> Any:
 
 
 def asking(world: World) -> Any:
-    @tool(effect="once", approval=True)
+    @tool(effect="once", approval=True, expires=1_000_000)
     def delete(what: str) -> str:
         """Delete something."""
         world.sent.append(("", what))
@@ -104,6 +104,22 @@ def test_extend_takes_a_cost_as_a_decimal() -> None:
         assert task.wait(LONG).status == "completed"
 
 
+def test_limit_lowers_what_a_running_task_may_use(gate: Gate) -> None:
+    agent = reporter(World(), standing(gate), script=calls("stand", "stand"))
+    with opened(Path(STORE), agent) as runtime:
+        task = runtime.submit("agent", "Stand.", budget=Budget(model_calls=50))
+        assert gate.entered.wait(LONG)
+        code, _, said = perdure("limit", task.id)
+        assert (code, "say to how much: give --tokens" in said) == (2, True)
+        code, value, _ = perdure("limit", task.id, "--model-calls", "0")
+        assert (code, value["said"]) == (0, "its limits are lowered")
+        gate.left.set()
+        result = task.wait(LONG)
+        assert (result.reason, result.ends_with) == ("budget", "extend")
+        _, sheet, _ = perdure("show", task.id)
+        assert sheet["budget"]["model_calls"] == {"limit": 0, "left": -1}
+
+
 def test_resume_lets_a_paused_task_go_on(gate: Gate) -> None:
     agent = reporter(World(), standing(gate), script=calls("stand"))
     with opened(Path(STORE), agent) as runtime:
@@ -141,6 +157,39 @@ def test_approve_and_reject_from_another_process() -> None:
             task.wait(LONG)
         assert task.wait(LONG).status == "completed"
         assert world.sent == [("", "a")]
+        _, sheet, _ = perdure("show", task.id)
+        told = [(one["status"], one["by"]) for one in sheet["approvals"]]
+        assert told == [("used", "command line"), ("rejected", "command line")]
+        for one in sheet["approvals"]:
+            assert one["at"] < one["answered"] < one["expires"]
+            assert one["expires"] == one["at"] + 1_000_000
+
+
+def test_a_call_is_changed_from_another_process() -> None:
+    world = World()
+    agent = reporter(world, asking(world), script=calls("delete"))
+    with opened(Path(STORE), agent) as runtime:
+        task = runtime.submit("agent", "Delete.")
+        assert task.wait(LONG).reason == "approval"
+        (first,) = runtime.approvals()
+        edit = ("approve", first.approval, "--arguments")
+        code, _, said = perdure(*edit, "what")
+        assert (code, "no JSON object of arguments" in said) == (2, True)
+        code, _, said = perdure("approve", first.approval, "--tool", "delete")
+        assert (code, "with arguments=" in said) == (2, True)
+        code, value, _ = perdure(*edit, '{"whatever": 1}')
+        assert (code, "arguments of delete" in value["said"]) == (1, True)
+        code, value, _ = perdure(*edit, '{"what": "y"}')
+        assert code == 0
+        assert value["said"] == "changed: delete is judged as a call of its own"
+        while not (found := runtime.approvals()):
+            task.wait(LONG)
+        assert found[0].arguments == {"what": "y"}
+        assert perdure("approve", found[0].approval)[0] == 0
+        while task.status == "paused":
+            task.wait(LONG)
+        assert task.wait(LONG).status == "completed"
+        assert world.sent == [("", "y")]
 
 
 def test_a_command_to_a_store_at_rest_is_kept_and_applied_when_it_is_opened(

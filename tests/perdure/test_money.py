@@ -57,6 +57,17 @@ def test_the_cost_of_a_call_is_settled_from_the_reported_tokens() -> None:
     assert unbalanced(house.store) == []
 
 
+def test_what_a_call_used_beyond_its_estimate_is_gone_from_the_pool() -> None:
+    # P3
+    model = Asked(Usage(input_tokens=900, output_tokens=10))
+    house = House(priced(model), pool=Budget(input_tokens=1000))
+    first = house.run(budget=Budget(input_tokens=500))
+    assert (first.status, first.spent["input_tokens"]) == ("completed", 900)
+    second = house.run(budget=Budget(input_tokens=101))
+    assert second.status == "paused"
+    assert "100 input_tokens left" in second.detail
+
+
 def test_a_call_that_may_cost_more_than_is_left_is_not_made() -> None:
     model = Asked()
     house = House(priced(model))

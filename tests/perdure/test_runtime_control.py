@@ -156,7 +156,7 @@ def test_the_task_is_snapshotted_when_it_pauses_for_money(world: World) -> None:
     house.finish(task.id)
     house.sim.run_for(60.0)
     newest = house.store.snapshots[f"task/{task.id}"][0][0]
-    assert newest.reason == "paused: budget"
+    assert newest.reason == "budget_exhausted"
     assert newest.version == len(house.store.streams[f"task/{task.id}"])
 
 

@@ -23,14 +23,17 @@ class Callers:
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def call(self, what: str, number: int) -> None:
-        """Do one thing to a task; what is answered must be on disk by then."""
+    def call(self, what: str, number: int, task: str = "") -> None:
+        """Do one thing to a task, or to that sub-task of it.
+
+        What is answered must be on disk by then.
+        """
         run = self._run
         place = len(run.witness.look())
-        task = run.tasks.get(number, "")
+        task = task or run.tasks.get(number, "")
         answered = self.attempt(what, task, lambda: self._do(what, number, task))
         if answered and not run.process.dead:
-            self._answered(what, run.tasks.get(number, task), place)
+            self._answered(what, task or run.tasks[number], place)
 
     def attempt(self, what: str, task: str, do: Callable[[], Any]) -> Any:
         """What a call gives; None where it ended with the process, or was refused."""
@@ -60,7 +63,7 @@ class Callers:
             case "cancel":
                 return runtime.ask_cancel(task, "operator")
             case "extend":
-                runtime.extend(task, Budget(model_calls=30))
+                runtime.extend(task, Budget(model_calls=30, tool_calls=10))
                 return True
             case "stray":
                 foreign = run.people.stray(task)

@@ -40,7 +40,7 @@ class Calm:
         while run.process.sim.asleep and run.process.sim.step():
             pass
         if self._all_go_on():
-            rows = [run.witness.row(task) for task in run.tasks.values()]
+            rows = [run.witness.row(task) for task in run.witness.parents]
             run.findings.check(
                 "live_after_faults",
                 run.all_ended(),
@@ -57,14 +57,13 @@ class Calm:
             if self._reopened < 1 and run.live_on():
                 self._reopened += 1
                 since = run.clock.monotonic()
-            elif (number := self._stopped()) is not None:
-                task = run.tasks[number]
+            elif (task := self._stopped()) is not None:
                 told[task] += 1
                 if told[task] > STOPS:
                     row = run.witness.row(task)
                     run.note("live_after_faults", f"stops for ever: {row}")
                     return False
-                self._have_go_on(number)
+                self._have_go_on(task)
                 since = run.clock.monotonic()
             else:
                 asleep = self._asleep()
@@ -86,16 +85,15 @@ class Calm:
             lambda: f"commands without an answer: {people.unanswered}",
         )
 
-    def _have_go_on(self, number: int) -> None:
+    def _have_go_on(self, task: str) -> None:
         run = self._run
-        task = run.tasks[number]
         match run.witness.row(task)["reason"]:
             case "approval":
                 run.people.answer_all(task)
             case "budget":
-                run.callers.call("extend", number)
+                run.callers.call("extend", 0, task)
             case _:
-                run.callers.call("resume", number)
+                run.callers.call("resume", 0, task)
 
     def _asleep(self) -> bool:
         """Whether somebody still waits for a time that is to come."""
@@ -107,13 +105,13 @@ class Calm:
         run = self._run
         return run.clock.monotonic() - since > CALM or not run.process.sim.step()
 
-    def _stopped(self) -> int | None:
+    def _stopped(self) -> str | None:
         """The first task that does not go on unless somebody does something."""
         run = self._run
-        for number, task in run.tasks.items():
+        for task in run.witness.parents:
             row = run.witness.row(task)
             if row.get("status") not in STOPPED:
                 continue
             if row["reason"] != "approval" or run.people.owe(task):
-                return number
+                return task
         return None

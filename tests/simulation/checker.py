@@ -10,7 +10,8 @@ from perdure.storage.memory import MemoryStore
 from tests.actors.runs import not_reproduced
 from tests.simulation.findings import Findings
 from tests.simulation.money import check_accounts, check_pool
-from tests.simulation.outside import GOAL, LIMIT, Outside
+from tests.simulation.outside import GOAL, LIMIT, PART, Outside
+from tests.simulation.parts import HANDS_ON, check_parts
 from tests.simulation.schedule import JumpClock, Schedule
 from tests.simulation.waits import check_approvals, check_commands, check_timers
 from tests.simulation.witness import Entry, Witness
@@ -41,6 +42,7 @@ def check_all(
     check_completion(findings, entries, outside)
     check_approvals(findings, entries, outside)
     check_commands(findings, entries, store)
+    check_parts(findings, entries, witness)
     jumps = (one.seconds for one in schedule.faults if isinstance(one, JumpClock))
     check_timers(findings, entries, -sum(min(0.0, jump) for jump in jumps))
 
@@ -124,7 +126,12 @@ def check_effects(
         if one.type != "EffectRecorded":
             continue
         made = registered[one.task, body["op"]]
-        if made["kind"] != "tool" or made["effect"] == "read" or made["reused"]:
+        if (
+            made["name"] == HANDS_ON
+            or made["kind"] != "tool"
+            or made["effect"] == "read"
+            or made["reused"]
+        ):
             continue
         request = made["request_id"]
         status[request] = body["status"]
@@ -154,13 +161,18 @@ def check_requests(findings: Findings, entries: list[Entry], outside: Outside) -
             held = 0 < one.body["characters"] <= LIMIT == one.body["limit"]
             findings.check("requests_fit", held, one.__repr__)
     goals = [GOAL.format(number=number) for number in range(8)]
+    parts = [PART.format(number=number) for number in range(8)]
     for request in outside.requests:
         whole = {"messages": request.messages, "tools": request.tools}
         text = json.dumps(
             whole, ensure_ascii=False, sort_keys=True, separators=(",", ":")
         )
         contents = "\n".join(m.get("content") or "" for m in request.messages)
-        held = len(text) <= LIMIT and sum(contents.count(goal) for goal in goals) == 1
+        # A task that hands parts on sees their goals too, in its calls.
+        count = sum(contents.count(goal) for goal in goals)
+        held = len(text) <= LIMIT and (
+            count == 1 or (count == 0 and any(part in contents for part in parts))
+        )
         findings.check(
             "requests_fit",
             held and paired(request.messages),

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import msgspec
 
 from perdure.actors.admission import actor as admission
-from perdure.actors.admission.callers import Callers
+from perdure.actors.admission.answers import Answers
 from perdure.actors.admission.queue import apply as apply_queue
 from perdure.actors.budget import actor as account_actor
 from perdure.actors.budget.actor import Account
@@ -37,10 +37,11 @@ from perdure.storage.memory import MemoryBackend
 from perdure.storage.pending import Pending
 from perdure.supervision.backoff import Backoff
 from perdure.supervision.lifecycle import Down
+from tests.simulation.mutants_parts import PART_MUTANTS
 
 __all__ = ["MUTANTS", "mutated"]
 
-MUTANTS: dict[str, Callable[[], Any]] = {}
+MUTANTS: dict[str, Callable[[], Any]] = dict(PART_MUTANTS)
 
 
 def mutant(make: Callable[[], Any]) -> Callable[[], Any]:
@@ -243,19 +244,19 @@ def answer_an_approval_twice() -> Any:
 
     @contextmanager
     def forgetful() -> Iterator[None]:
-        answer = Callers.answer
+        answer = Answers.answer
 
-        def again(callers: Callers, message: Any) -> None:
-            read = callers._admission.read
-            callers._answered.clear()
+        def again(answers: Answers, message: Any) -> None:
+            read = answers._admission.read
+            answers._given.clear()
 
             def unseen(look: Any, then: Any) -> None:
                 read(look, lambda found: then((found[0], None, found[2])))
 
-            with patch.object(callers._admission, "read", unseen):
-                answer(callers, message)
+            with patch.object(answers._admission, "read", unseen):
+                answer(answers, message)
 
-        with patch.object(Callers, "answer", again):
+        with patch.object(Answers, "answer", again):
             yield
 
     return forgetful()

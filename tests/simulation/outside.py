@@ -13,9 +13,10 @@ from tests.actors.world import Calls, as_calls, declaration, standing
 from tests.simulation.findings import Findings
 from tests.simulation.witness import Witness
 
-__all__ = ["BULK", "GOAL", "LIMIT", "Outside"]
+__all__ = ["BULK", "GOAL", "LIMIT", "PART", "Outside"]
 
 GOAL = "Job {number}: export „May“ sales, 并按区域汇总. Never twice!"
+PART = "Part {number}: 汇总 a region."  # the goal of a sub-task
 LIMIT = 6_000  # characters of a request
 REJECTED = "rejected it"  # what a result says of a call that somebody did not want
 BULK = ("look", {"what": "all"})  # told first, and needed by nothing that follows

@@ -129,7 +129,7 @@ class People:
             self._open.append(one)
             return
         run.witness.look()
-        kept = run.witness.verdicts.get(one.approval)
+        kept = run.witness.verdicts.get(one.approval, [])
         if done:
             run.findings.check(
                 "once_at_most_once",
@@ -137,11 +137,13 @@ class People:
                 lambda: f"{one} was taken twice",
             )
             self._accepted.add(one.approval)
-            held = kept is not None and kept["by"] == CALLER
-            held = held and kept["approved"] == one.approved
+            held = any(
+                (said["by"], said["approved"]) == (CALLER, one.approved)
+                for said in kept
+            )
         else:
             row = run.store.rows["approval"][one.approval]
-            held = kept is not None or json.loads(row)["status"] != "open"
+            held = bool(kept) or json.loads(row)["status"] != "open"
         run.findings.check(
             "acked_durable", held, lambda: f"{one} was answered {done}, kept: {kept}"
         )

@@ -331,16 +331,24 @@ class Run:
         if not self.waiting or self.waiting[0].step > self.step:
             return False
         order = self.waiting.pop(0)
-        if order.what in ("submit", "close") or order.task in self.tasks:
+        if order.what in ("submit", "close"):
             self.callers.call(order.what, order.task)
+        elif order.task in self.tasks:
+            task = self.tasks[order.task]
+            if order.part is not None:
+                parts = self.witness.parts(task)
+                if not parts:
+                    return True
+                task = parts[order.part % len(parts)]
+            self.callers.call(order.what, order.task, task)
         return True
 
     def all_ended(self) -> bool:
-        """Whether every task of the schedule has left."""
+        """Whether every task of the schedule has left, and every sub-task."""
         self.witness.look()
-        wanted = len(self.schedule.tasks)
-        ended = sum(task in self.witness.ended for task in self.tasks.values())
-        return ended == wanted
+        begun = len(self.tasks) == len(self.schedule.tasks)
+        known = {*self.tasks.values(), *self.witness.parents}
+        return begun and known <= set(self.witness.ended)
 
 
 def run(schedule: Schedule) -> tuple[Verdict, list[str]]:

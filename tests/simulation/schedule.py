@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import msgspec
@@ -60,6 +61,13 @@ ELSEWHERE = (
 )
 # A raise at these is the executor's, or the writer's, to bear: not a crash of an actor.
 RAISING = (*BETWEEN_APPENDS, "journal.append.before", "task.decided", "effect.recorded")
+AROUND_SUB_TASKS = (
+    "subtask.started",
+    "subtask.ended",
+    "admission.queued",
+    "admission.left",
+    "admission.passivated",
+)
 ORDERS = ("pause", "resume", "cancel", "extend")
 NEVER = 100_000  # steps; more than any run takes
 HOUR = 3600.0  # seconds
@@ -132,11 +140,13 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """At a step somebody tells a task something; `what` is one of `ORDERS`.
 
     Or it is `submit`, `close`, or `stray`: the answer to what that task never asked.
+    With `part` it is told to that one of the task's sub-tasks so far, if there is any.
     """
 
     step: int
     what: str
     task: int
+    part: int | None = None
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +230,13 @@ def schedule_of(seed: int) -> Schedule:
         )
         for _ in range(waits.choice((0, 0, 1)))
     )
+    hands = random.Random(f"hands {seed}")
+    if hands.random() < 0.3:
+        agent = hands.choice(("chief", "chief", "head"))
+        first = msgspec.structs.replace(tasks[0], agent=agent)
+        tasks = (first, *tasks[1:2])
+        orders += tuple(_to_parts(hands, storm))
+        faults += tuple(_around_sub_tasks(hands))
     return Schedule(
         seed=seed,
         storm=storm,
@@ -229,11 +246,36 @@ def schedule_of(seed: int) -> Schedule:
         tasks=tasks,
         faults=faults,
         slow=slow,
-        orders=tuple(sorted(orders, key=lambda order: order.step)),
+        orders=tuple(
+            sorted(
+                (order for order in orders if order.task < len(tasks)),
+                key=lambda order: order.step,
+            )
+        ),
         lags=tuple(chance.choice((0.0, 0.5, 1.6)) for _ in range(8)),
         replies=tuple(_reply(waits) for _ in range(waits.choice((0, 3, 6)))),
         away=tuple(waits.choice((0.0, 0.0, 4.0, 40.0)) for _ in range(6)),
     )
+
+
+def _to_parts(chance: random.Random, storm: int) -> Iterator[Order]:
+    """What is told to sub-tasks, and to their parent while they run."""
+    for _ in range(chance.choice((0, 1, 2))):
+        yield Order(
+            step=chance.randrange(40, storm),
+            what=chance.choice(ORDERS),
+            task=0,
+            part=chance.randrange(4),
+        )
+    if chance.random() < 0.3:
+        yield Order(step=chance.randrange(60, storm), what="cancel", task=0)
+
+
+def _around_sub_tasks(chance: random.Random) -> Iterator[Fault]:
+    for _ in range(chance.choice((0, 1, 1))):
+        point = chance.choice(AROUND_SUB_TASKS)
+        reached = chance.choice((0.0, 0.5, 1.0))
+        yield KillAt(point=point, nth=chance.randint(1, 4), reached=reached)
 
 
 def _reply(chance: random.Random) -> Reply:

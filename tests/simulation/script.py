@@ -6,14 +6,25 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from perdure import Agent, Plan, Step, sleep, tool
+from perdure import Agent, Plan, Step, delegate, sleep, tool
 from perdure.models import Scripted
 from tests.actors.world import Calls
-from tests.simulation.outside import BULK, Outside
+from tests.simulation.outside import BULK, PART, Outside
 
 __all__ = ["AGENTS", "agents_of"]
 
 TIMEOUT = 6.0  # seconds a tool may take
+
+
+def _hand(agent: str, part: int, **budget: int) -> tuple[str, dict[str, Any]]:
+    """The call that hands a part on: by share of the money, or with a budget."""
+    return "delegate", {
+        "agent": agent,
+        "goal": PART.format(number=part),
+        "inputs": None,
+        "budget": budget or None,
+    }
+
 
 # Each agent's steps with their calls, in groups. What a task waits for besides a
 # person and the time joins here: a further agent, and the tool that it calls.
@@ -39,6 +50,18 @@ AGENTS: Mapping[str, Mapping[str, tuple[Calls, ...]]] = {
             (("send", {"text": "done"}), ("erase", {"path": "draft"})),
         ),
     },
+    "helper": {
+        "help": ((("look", {"what": "d"}), ("send", {"text": "helped"})),),
+    },
+    "chief": {
+        "hand": (
+            (_hand("helper", 1), _hand("waiter", 2, model_calls=3, tool_calls=8)),
+            (("send", {"text": "all parts"}), _hand("helper", 3, model_calls=2)),
+        ),
+    },
+    "head": {
+        "lead": ((_hand("chief", 4), ("look", {"what": "e"})),),
+    },
 }
 
 
@@ -47,6 +70,7 @@ def agents_of(outside: Outside, *, rules: bool) -> list[Agent]:
     once = {"effect": "once", "timeout": TIMEOUT, "probe": outside.was_done}
     tools: list[Any] = [
         sleep,
+        delegate,
         tool(effect="read", timeout=TIMEOUT)(outside.look),
         tool(effect="idempotent", timeout=TIMEOUT)(outside.write),
         tool(**once)(outside.send),

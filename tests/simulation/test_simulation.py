@@ -20,6 +20,7 @@ from tests.simulation.shrink import shrink
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = 10
 SEEDS = 200
+HANDING_ON = (1, 20, 24, 49, 73)  # seeds that show every way to hand work on
 WAITING = (2, 4, 13, 14, 18)  # seeds that show every way to wait
 # Seeds that show a mutant: several, since a step more in the product moves the faults.
 CATCHING: dict[str, tuple[int, ...]] = {
@@ -29,7 +30,7 @@ CATCHING: dict[str, tuple[int, ...]] = {
     "settle_twice": (0, 1, 2),
     "ignore_the_runtimes_epoch": (57, 59, 99, 134),
     "ignore_the_lease": (30, 43, 61, 71),
-    "load_before_the_queue": (1, 2, 4),
+    "load_before_the_queue": (5, 7, 8, 16),
     "reuse_a_stale_snapshot": (0, 1, 2),
     "drop_the_wake_again_mark": (1, 3, 5),
     "lose_a_timer": (4, 14, 20, 45),
@@ -38,12 +39,16 @@ CATCHING: dict[str, tuple[int, ...]] = {
     "answer_an_approval_twice": (3, 4, 13, 14),
     "restart_without_backoff": (3, 4, 9),
     "send_again_on_down": (110, 115, 134, 170),
-    "probe_while_the_worker_lives": (24, 27, 31),
-    "believe_an_absence_at_once": (31, 99, 251, 306),
+    "probe_while_the_worker_lives": (68, 306, 339, 353),
+    "believe_an_absence_at_once": (77, 102, 255, 426),
     "a_new_key_for_each_attempt": (54, 80, 106, 109),
     "accept_every_answer": (0, 1, 2),
     "grant_without_limit": (1, 3, 5),
     "give_a_grant_twice": (0, 1, 2),
+    "forget_the_parent": (1, 7, 10),
+    "pay_a_sub_task_twice": (1, 7, 10),
+    "charge_the_whole_share": (1, 7, 10),
+    "end_before_the_sub_tasks": (1, 73, 105, 128),
     "forget_the_goal": (0, 2, 6),
 }
 SHOW = """
@@ -124,6 +129,46 @@ def test_tasks_wait_for_people_and_for_the_time_in_every_way() -> None:
         "command: there is no approval 'a-nobody'",
         "slept",
         "begun later",
+    }
+
+
+def test_tasks_hand_work_on_in_every_way() -> None:
+    seen: set[str] = set()
+    for seed in HANDING_ON:
+        one = Run(schedule_of(seed))
+        assert one.whole().wrong == []
+        parents = one.witness.parents
+        for entry in one.witness.entries:
+            body, parent = entry.body, parents.get(entry.task, "")
+            match entry.type:
+                case "SubtaskStarted" if parent:
+                    seen.add("a part of a part")
+                case "SubtaskEnded":
+                    seen.add(f"ended: {body['status']}")
+                case "Granted" if parent:
+                    seen.add("handed on" if body["parent"] else "extended")
+                case "TaskPaused" if parent:
+                    seen.add(f"paused: {body['reason']}")
+                case "TaskWoken" if parent and body["order"] == "cancel":
+                    by = "its parent" if parent in body["by"] else "somebody"
+                    seen.add(f"cancelled by {by}")
+                case "TaskWoken" if body["by"].startswith("sub-task"):
+                    seen.add("woken by its part")
+                case "Settled" if body["beside"]:
+                    seen.add("paid in two books")
+    assert seen >= {
+        "a part of a part",
+        "ended: completed",
+        "ended: cancelled",
+        "handed on",
+        "extended",
+        "paused: budget",
+        "paused: operator",
+        "paused: approval",
+        "cancelled by its parent",
+        "cancelled by somebody",
+        "woken by its part",
+        "paid in two books",
     }
 
 

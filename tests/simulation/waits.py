@@ -19,12 +19,16 @@ ROUNDING = 0.001  # seconds
 
 
 def check_approvals(findings: Findings, entries: list[Entry], outside: Outside) -> None:
-    """Asked, answered and taken once; cited by one effect, of exactly its arguments."""
+    """Asked and answered once; cited by one effect, of exactly its arguments.
+
+    A yes may be followed by a no, which takes it back; the task then takes both.
+    """
     asked: dict[str, Entry] = {}
     verdicts: dict[str, bool] = {}
     taken: dict[str, bool] = {}
     used: dict[str, tuple[str, int]] = {}
     bare: set[tuple[str, int]] = set()  # operations that may not have run
+    yes = 0
     for one in entries:
         body = one.body
         held = True
@@ -33,11 +37,19 @@ def check_approvals(findings: Findings, entries: list[Entry], outside: Outside) 
                 held = body["approval"] not in asked
                 asked[body["approval"]] = one
             case "ApprovalAnswered":
-                held = body["approval"] in asked and body["approval"] not in verdicts
+                held = body["approval"] in asked
+                if body["approval"] in verdicts:
+                    held = held and verdicts[body["approval"]]
+                    held = held and not body["approved"]
                 verdicts[body["approval"]] = body["approved"]
+                yes += body["approved"]
             case "ApprovalTaken":
-                held = body["approval"] not in taken
-                held = held and verdicts.get(body["approval"]) is body["approved"]
+                held = taken.get(body["approval"], True)
+                if body["approved"]:  # it may have been taken back since it was read
+                    held = body["approval"] not in taken
+                    held = held and body["approval"] in verdicts
+                else:
+                    held = held and verdicts.get(body["approval"]) is False
                 taken[body["approval"]] = body["approved"]
             case "EffectRegistered" if body["name"] == GATED:
                 if body["reused"] is not None:
@@ -59,7 +71,7 @@ def check_approvals(findings: Findings, entries: list[Entry], outside: Outside) 
     acts = Counter(request for request, _ in outside.erased)
     findings.check(
         ONCE,
-        sum(acts.values()) <= sum(verdicts.values()),
+        sum(acts.values()) <= yes,
         lambda: f"{acts} by {verdicts}",
     )
 

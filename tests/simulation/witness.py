@@ -42,8 +42,9 @@ class Witness:
         self._answered: dict[tuple[str, str], set[tuple[str, str]]] = {}
         self._cited: dict[str, set[str]] = {}  # request id -> approvals
         self._asked: dict[str, tuple[str, str]] = {}  # approval -> tool, arguments
-        self.verdicts: dict[str, dict[str, Any]] = {}  # approval -> its first answer
+        self.verdicts: dict[str, list[dict[str, Any]]] = {}  # approval -> its answers
         self.due: dict[tuple[str, int], float] = {}  # task, op -> its time, not over
+        self.parents: dict[str, str] = {}  # task -> its parent, or nothing; as queued
         self.ended: dict[str, str] = {}  # task -> status
 
     def look(self) -> list[Entry]:
@@ -72,11 +73,11 @@ class Witness:
         return self._requests.get(request_id)
 
     def approved(self, request_id: str, tool: str, arguments: dict[str, Any]) -> bool:
-        """Whether an approval of exactly this is durable, and cited by the request."""
+        """Whether an approval of exactly this is durable, cited, and still stands."""
         self.look()
         return any(
             self._asked.get(one) == (tool, _text(arguments))
-            and self.verdicts.get(one, {}).get("approved") is True
+            and self.verdicts.get(one, [{}])[-1].get("approved") is True
             for one in self._cited.get(request_id, ())
         )
 
@@ -84,6 +85,15 @@ class Witness:
         """Tool and arguments of the calls of a step that were done, or rejected."""
         self.look()
         return self._answered.get((task, step), set())
+
+    def parts(self, task: str) -> list[str]:
+        """The sub-tasks of a task, and theirs, in the order of their begin."""
+        self.look()
+        found = [task]
+        for name, parent in self.parents.items():
+            if parent in found:
+                found.append(name)
+        return found[1:]
 
     def row(self, task: str) -> dict[str, Any]:
         """The task's row; empty where there is none."""
@@ -107,13 +117,15 @@ class Witness:
                 arguments = _text(json.loads(body["arguments"]))
                 self._asked[body["approval"]] = body["tool"], arguments
             case "ApprovalAnswered":
-                self.verdicts.setdefault(body["approval"], body)
+                self.verdicts.setdefault(body["approval"], []).append(body)
             case "TimerSet":
                 self.due[entry.task, body["op"]] = body["at"]
             case "TimerFired":
                 self.due.pop((entry.task, body["op"]), None)
-            case "TaskQueued" if body["not_before"] is not None:
-                self.due[entry.task, 0] = body["not_before"]
+            case "TaskQueued":
+                self.parents[entry.task] = body["parent"]
+                if body["not_before"] is not None:
+                    self.due[entry.task, 0] = body["not_before"]
             case "TaskActivated":
                 self.due.pop((entry.task, 0), None)
             case "TaskLeft":

@@ -207,6 +207,14 @@ class AppendContract:
         assert bench.read(lambda r: r.row("tasks", "x/2")) is None
         assert bench.read(lambda r: r.rows("other")) == []
 
+    def test_the_last_row_of_a_prefix_is_found_alone(self, world: World) -> None:
+        bench = world.open()
+        rows = (row("x:1", b"one"), row("x:2", b"two"), row("y:3", b"three"))
+        bench.append(bench.lease("a"), 1, rows=rows)
+        assert bench.read(lambda r: r.last_row("tasks", "x:")) == row("x:2", b"two")
+        assert bench.read(lambda r: r.last_row("tasks", "y:")) == row("y:3", b"three")
+        assert bench.read(lambda r: r.last_row("tasks", "z:")) is None
+
     def test_a_deleted_row_can_come_back(self, world: World) -> None:
         bench = world.open()
         lease = bench.lease("a")

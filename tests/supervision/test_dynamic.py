@@ -11,6 +11,7 @@ from perdure.supervision import (
     ChildFailed,
     ChildSpec,
     ChildStarted,
+    Crash,
     Promise,
     StartChild,
     StartFailed,
@@ -132,12 +133,27 @@ def test_a_child_that_waits_for_its_restart_can_be_stopped(
     assert family.take_diary() == ["start a"]
 
 
-def test_a_start_while_the_child_stops_is_refused(family: Any, sup: Address) -> None:
-    start(sup, ChildSpec(name="a", factory=Deaf)).result(1.0)
+def test_a_start_while_the_child_stops_waits_for_its_end(
+    family: Any, sup: Address
+) -> None:
+    start(sup, ChildSpec(name="a", factory=Deaf, shutdown=5.0)).result(1.0)
     sup.tell(StopChild(name="a"))
     family.sim.run(until=family.settled)
-    with pytest.raises(StartFailed, match="a: it is stopping"):
-        start(sup, family.kid("a")).result(1.0)
+    again = start(sup, family.kid("a"))
+    family.wait(4.9)
+    assert family.take_diary() == []
+    again.result(1.0)
+    assert family.take_diary() == ["start a"]
+
+
+def test_a_start_before_the_childs_end_is_heard_is_of_the_next_one(
+    family: Any, sup: Address
+) -> None:
+    first = start(sup, family.kid("a", restart="temporary")).result(1.0)
+    family.system.kill("a", Crash(error="killed"))
+    second = start(sup, family.kid("a")).result(1.0)
+    assert second.incarnation > first.incarnation
+    assert family.is_up("a") == [True]
 
 
 def test_a_child_that_ended_is_forgotten(family: Any, sup: Address) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure import Baseline
 from perdure.actors.admission.gate import Gate
 from perdure.actors.admission.queue import Place, QueueState
 from perdure.storage.records import Record
@@ -30,15 +31,28 @@ class Journal:
 
 
 class Admission:
-    """As much of it as the gate needs; a read ends when the test says so."""
+    """As much of it as the gate needs; a read ends when the test says so.
 
-    def __init__(self) -> None:
-        self.house = self
+    Supervisors up to incarnation `over` are of before the last activation.
+    """
+
+    def __init__(self, *, over: int = 0) -> None:
+        self.over = over
+        self.house = self.activation = self
+        self.baseline = Baseline()
         self.journal = Journal()
-        self.state = QueueState(
-            tasks={"t": Place(agent="a", group="", priority=0, place=1, epoch=1)}
-        )
+        place = Place(agent="a", group="", priority=0, place=1, epoch=1, where="active")
+        self.state = QueueState(tasks={"t": place})
         self.found: Callable[[Any], None] | None = None
+
+    def address(self, name: str) -> None:
+        return
+
+    def is_over(self, task: str, incarnation: int) -> bool:
+        return incarnation <= self.over
+
+    def now(self) -> float:
+        return 0.0
 
     def read(self, run: Any, then: Callable[[Any], None]) -> None:
         self.found = then

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import tool
@@ -17,6 +18,7 @@ from perdure.actors.events import (
     TaskActivated,
     TaskLeft,
     TaskQueued,
+    TaskWoken,
 )
 from perdure.models import Scripted
 from tests.actors.world import House, World, follow, job
@@ -77,6 +79,18 @@ def test_the_likeliest_is_recovered_first_and_who_runs_or_is_held_is_none() -> N
     state = fold(died("1", "2"), state=state)
     assert suspects(state, NONE) == ["2", "1", "3"]
     assert suspects(state, frozenset("2")) == ["1", "3"]
+
+
+def test_who_is_to_end_comes_after_the_sub_tasks_that_it_waits_for() -> None:
+    state = fold(*queued("parent", "part"), *activated("parent", "part"))
+    part = msgspec.structs.replace(state.tasks["part"], parent="parent")
+    state = msgspec.structs.replace(state, tasks={**state.tasks, "part": part})
+    state = fold(died("parent", "part"), state=state)
+    assert suspects(state, frozenset()) == ["parent", "part"]
+    cancel = TaskWoken(task="parent", order="cancel", by="somebody")
+    state = fold(cancel, state=state)
+    assert suspects(state, frozenset()) == ["part", "parent"]
+    assert suspects(state, frozenset({"part"})) == ["parent"]
 
 
 def test_a_state_of_before_these_counts_is_read_as_one_without_deaths() -> None:

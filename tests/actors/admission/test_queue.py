@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.actors.admission.queue import QueueState, apply, due
+from perdure.actors.admission.queue import REMEMBERED, QueueState, apply, due
 from perdure.actors.events import (
     Event,
     TaskActivated,
@@ -162,16 +162,107 @@ def test_groups_that_wait_get_slots_in_turn_however_many_tasks_they_have() -> No
     assert starts == ["big-0", "small"]
 
 
+def waiting(*tasks: str) -> QueueState:
+    """A queue of these tasks; the letter before the dash is the group."""
+    return fold(*(queued(task, group=task[0]) for task in tasks))
+
+
+def served(state: QueueState, count: int) -> tuple[QueueState, str]:
+    """Start and end so many tasks, one at a time; the groups in their order."""
+    groups = ""
+    for _ in range(count):
+        (task,) = due(state, slots=1, held=NONE, now=NOW)
+        groups += task[0]
+        left = TaskLeft(task=task, status="completed")
+        state = fold(activated(task), left, state=state)
+    return state, groups
+
+
 def test_a_group_that_comes_later_does_not_catch_up_on_what_it_missed() -> None:
-    state = QueueState()
-    for n in range(10):
-        state = apply(state, queued(f"a-{n}", group="a"))
-    for n in range(5):
-        state = apply(state, activated(f"a-{n}"))
-    for n in range(10):
-        state = apply(state, queued(f"b-{n}", group="b"))
-    order = due(state, slots=5 + 6, held=NONE, now=NOW)
-    assert [name[0] for name in order] == ["a", "b"] * 3
+    state, _ = served(waiting(*(f"a-{n}" for n in range(20))), 5)
+    state = fold(*(queued(f"b-{n}", group="b") for n in range(10)), state=state)
+    assert served(state, 6)[1] == "bababa"
+
+
+def test_a_group_that_slept_does_not_catch_up_on_what_it_missed() -> None:
+    asleep = [f"z-{n}" for n in range(8)]
+    state = waiting(*asleep)
+    for task in asleep:
+        sleeps = TaskPassivated(task=task, waiting=True)
+        state = fold(activated(task), sleeps, state=state)
+    state = fold(*(queued(f"a-{n}", group="a") for n in range(60)), state=state)
+    state, _ = served(state, 40)
+    for task in asleep:
+        wakes = TaskWoken(task=task, order="again", by="timer")
+        state = fold(wakes, state=state)
+    assert served(state, 8)[1].count("z") <= 5
+    # Nor does a group that comes anew beside one that sleeps.
+    state, _ = served(fold(*(queued(f"c-{n}", group="c") for n in range(9))), 3)
+    state = fold(queued("s-1", group="s"), activated("s-1"), state=state)
+    state = fold(TaskPassivated(task="s-1", waiting=True), state=state)
+    state, _ = served(state, 5)
+    state = fold(
+        *(queued(f"{name}-{n}x", group=name) for name in "cd" for n in range(9)),
+        state=state,
+    )
+    assert served(state, 6)[1].count("d") == 3
+
+
+def test_a_group_that_submits_one_task_after_the_other_takes_turns_too() -> None:
+    state, order = waiting(*(f"a-{n}" for n in range(9))), ""
+    for n in range(8):
+        state = fold(queued(f"s-{n}", group="s"), state=state)
+        while order.count("s") == n:
+            state, group = served(state, 1)
+            order += group
+    assert order == "as" * 8
+
+
+def test_a_cancelled_task_takes_no_turn_from_its_group() -> None:
+    state = fold(
+        TaskWoken(task="a-1", order="cancel", by="me"),
+        activated("a-1", order="cancel"),
+        TaskLeft(task="a-1", status="cancelled"),
+        state=waiting("a-1", "a-2", "b-1"),
+    )
+    assert due(state, slots=1, held=NONE, now=NOW) == ["a-2"]
+
+
+def test_a_task_that_was_not_done_when_its_process_ended_keeps_its_turn() -> None:
+    state = waiting("a-1", "a-2", "b-1", "b-2")
+    state = fold(
+        activated("a-1"), TaskPassivated(task="a-1", waiting=False), state=state
+    )
+    assert due(state, slots=3, held=NONE, now=NOW) == ["a-1", "b-1", "a-2"]
+
+
+def test_groups_take_turns_among_tasks_of_the_same_priority() -> None:
+    urgent = [queued(f"a-{n}", priority=5, group="a") for n in range(5)]
+    low = [queued(f"{group}-{n}0", group=group) for group in "ab" for n in range(5)]
+    state, order = served(fold(*urgent, *low), 5 + 6)
+    assert order == "aaaaa" + "ababab"
+    assert 5 not in state.rounds
+    names = ("a-1", "a-2", "b-1", "c-1")
+    four = [queued(name, priority=5, group=name[0]) for name in names]
+    order = "".join(due(fold(*four), slots=4, held=NONE, now=NOW))
+    assert order == "a-1b-1c-1a-2"
+
+
+def test_tasks_that_are_starting_have_their_slots_and_their_turns() -> None:
+    # K38
+    state = waiting("a-1", "a-2", "a-3", "b-1", "b-2")
+    assert due(state, slots=2, held=NONE, now=NOW) == ["a-1", "b-1"]
+    starting = frozenset({"a-1"})
+    again = due(state, slots=3, held=NONE, now=NOW, starting=starting)
+    assert again == ["b-1", "a-2"]
+    assert due(state, slots=1, held=NONE, now=NOW, starting=starting) == []
+
+
+def test_a_slow_start_costs_its_group_no_turn() -> None:
+    state = waiting("a-1", "a-2", "a-3", "b-1", "b-2", "b-3")
+    # Chosen a-1, b-1, a-2; the pool answers for b-1 last.
+    state = fold(activated("a-1"), activated("a-2"), activated("b-1"), state=state)
+    assert due(state, slots=4, held=NONE, now=NOW) == ["b-2"]
 
 
 def test_a_task_that_recovers_takes_no_turn_from_its_group() -> None:
@@ -185,7 +276,12 @@ def test_a_task_that_recovers_takes_no_turn_from_its_group() -> None:
     assert due(state, slots=3, held=NONE, now=NOW) == ["a-2"]
 
 
-def test_a_group_without_tasks_is_forgotten() -> None:
-    state = apply(QueueState(), queued("a-1", group="a"))
-    state = apply(apply(state, activated("a-1")), TaskLeft(task="a-1", status="failed"))
-    assert state.turns == {}
+def test_however_many_groups_come_and_go_few_are_remembered() -> None:
+    state = QueueState()
+    for n in range(REMEMBERED + 50):
+        task = f"t-{n}"
+        state = fold(queued(task, group=task), activated(task), state=state)
+    assert len(state.rounds[0].next) == REMEMBERED
+    for n in range(REMEMBERED + 50):
+        state = fold(TaskLeft(task=f"t-{n}", status="failed"), state=state)
+    assert state.rounds == {}

@@ -15,6 +15,7 @@ from perdure.actors.budget.account import (
     alerts,
     apply,
     conserved,
+    left_over,
     limits_of,
     refusal,
     shown,
@@ -177,6 +178,49 @@ def test_an_alert_rings_once_at_a_fifth_and_again_after_a_grant() -> None:
     assert [one.dimension for one in alerts(state, threshold=0.2)] == ["tokens"]
 
 
+def lowered(state: AccountState, **amounts: int) -> AccountState:
+    return apply(state, GrantTaken(grant="less", amounts=amounts))
+
+
+def test_a_lowered_limit_leaves_what_is_used_used() -> None:
+    state = settled(reserved(account(tokens=100), 1, tokens=30), 1, tokens=30)
+    state = lowered(state, tokens=-60)
+    assert (state.granted, state.available) == ({"tokens": 40}, {"tokens": 10})
+    assert left_over(state) == {"tokens": 70}
+    assert conserved(state) == {}
+
+
+def test_an_account_gives_back_less_than_nothing_of_what_it_has_overdrawn() -> None:
+    # P3
+    state = settled(reserved(account(tokens=100), 1, tokens=90), 1, tokens=105)
+    assert left_over(state) == {"tokens": -5}
+    state = apply(state, AccountClosed(returned=left_over(state)))
+    assert conserved(state) == {}
+
+
+def test_below_what_is_used_a_lowered_limit_lets_nothing_more_through() -> None:
+    # B67
+    tool = {"tool_calls": 1}
+    state = settled(reserved(account(tokens=100), 1, tokens=41), 1, tokens=41)
+    assert refusal(lowered(state, tokens=-59), tool, floor=0.1) is None
+    state = lowered(state, tokens=-60)
+    refused = refusal(state, tool, floor=0.1, closing=True)
+    assert str(refused) == "tokens: 0 wanted, -1 left of 40"
+    assert refusal(lowered(state, tokens=1), tool, floor=0.1) is None
+
+
+def test_an_amount_beyond_an_estimate_stops_no_other_dimension() -> None:
+    state = settled(reserved(account(tokens=100), 1, tokens=100), 1, tokens=101)
+    assert refusal(state, {"tool_calls": 1}, floor=0.1) is None
+
+
+def test_a_lowered_limit_rings_no_alert_a_second_time() -> None:
+    state = settled(reserved(account(tokens=100), 1, tokens=80), 1, tokens=80)
+    (rung,) = alerts(state, threshold=0.2)
+    state = lowered(apply(state, rung), tokens=-5)
+    assert alerts(state, threshold=0.2) == []
+
+
 def test_what_was_never_granted_rings_no_alert() -> None:
     assert alerts(account(tokens=0), threshold=0.2) == []
 
@@ -322,9 +366,10 @@ class AccountLife(RuleBasedStateMachine):
             op = int(key.split("#")[0])
             event = Settled(op=op, attempt=1, book="none", amounts={})
             self.state = apply(self.state, event)
-        left = {name: max(0, n) for name, n in self.state.available.items()}
+        left = left_over(self.state)
         self.state = apply(self.state, AccountClosed(returned=left))
         assert conserved(self.state) == {}
+        assert not any(self.state.available.values())
         assert self.state.closed
 
 

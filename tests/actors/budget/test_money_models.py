@@ -179,7 +179,7 @@ class PoolAgainstModel(RuleBasedStateMachine):
         grants = self.live.pop(task)
         names = {name for one in grants for name in one}
         total = {name: sum(one.get(name, 0) for one in grants) for name in names}
-        back = {name: max(0, n - used.get(name, 0)) for name, n in total.items()}
+        back = {name: n - used.get(name, 0) for name, n in total.items()}
         self.kept.append({name: n - back[name] for name, n in total.items()})
         self.state = apply_pool(self.state, GrantReturned(task=task, amounts=back))
 

@@ -43,6 +43,14 @@ def test_what_comes_back_can_be_granted_again_and_what_was_used_cannot() -> None
     assert state.grants == {}
 
 
+def test_what_a_task_used_beyond_its_grants_is_not_given_away_again() -> None:
+    # P3
+    state = granted(pool(tokens=100), "a", tokens=60)
+    state = apply_pool(state, GrantReturned(task="a", amounts={"tokens": -15}))
+    assert share(state, {"tokens": 25}, active=1) == {"tokens": 25}
+    assert isinstance(share(state, {"tokens": 26}, active=1), str)
+
+
 def test_several_grants_of_a_task_are_kept_by_id() -> None:
     state = granted(granted(pool(), "a", tokens=1), "a", tokens=2)
     assert state.grants == {"a": {"a/0": {"tokens": 1}, "a/1": {"tokens": 2}}}

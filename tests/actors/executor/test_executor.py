@@ -206,7 +206,9 @@ def test_work_whose_time_is_over_is_not_started(bench: Bench) -> None:
 
 def test_work_of_an_owner_that_lost_its_task_is_not_started(bench: Bench) -> None:
     # P9
-    outcome = bench.run(lambda: pytest.fail("ran"), allowed=lambda: False)
+    outcome = bench.run(
+        lambda: pytest.fail("ran"), forbidden=lambda: "the task has another owner"
+    )
     assert (outcome.status, outcome.started, outcome.refused) == ("failed", False, True)
     assert outcome.error == "the task has another owner"
 

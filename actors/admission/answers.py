@@ -1,0 +1,154 @@
+"""What people say to calls that wait for them: yes, no, another call, or no after all.
+
+A yes may be taken back until the call is made; a no stands. Whatever is said twice the
+same way is said once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...storage.reader import Reader
+from ...supervision.faults import hit
+from ..errors import Misuse
+from ..events import ApprovalAnswered
+from ..names import APPROVAL_ANSWERS, APPROVALS, TASK_ROWS
+from ..protocol import Answer
+from ..task.rows import ApprovalRow, TaskRow
+from ..tool import UNDO
+
+if TYPE_CHECKING:
+    from .actor import Admission
+
+__all__ = ["Answers"]
+
+OVER = {
+    "used": "the call has been made",
+    "dropped": "the call is no longer wanted",
+    "rejected": "it was answered before",
+    "changed": "it was answered before",
+    "expired": "it has expired; `resume` has it asked for anew",
+}
+
+
+class Answers:
+    """Admission's part for approvals; their tasks are told, or woken to look."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._given: dict[str, ApprovalAnswered] = {}  # not sure to be read yet
+
+    def answer(self, message: Answer) -> None:
+        """Take an answer, or say why it changes nothing."""
+        admission = self._admission
+
+        def found(values: tuple[bytes | None, bytes | None, bytes | None]) -> None:
+            asked, answered, row = values
+            if asked is None or row is None:
+                self._unknown(message)
+                return
+            approval = msgspec.json.decode(asked, type=ApprovalRow)
+            if message.task and approval.task != message.task:
+                self._unknown(message)
+                return
+            task = msgspec.json.decode(row, type=TaskRow)
+            known = msgspec.structs.replace(message, task=approval.task)
+            before = self._before(approval, answered)
+            if over := self._over(approval, before, message):
+                admission.callers.conclude(known, False, over)
+            elif wrong := self._wrong(approval, task, message):
+                self._refuse(known, wrong)
+            else:
+                self._take(approval, task, known, before)
+
+        def look(reader: Reader) -> tuple[bytes | None, bytes | None, bytes | None]:
+            asked = reader.row(APPROVALS, message.approval)
+            if asked is None:
+                return None, None, None
+            task = msgspec.json.decode(asked, type=ApprovalRow).task
+            answered = reader.row(APPROVAL_ANSWERS, message.approval)
+            return asked, answered, reader.row(TASK_ROWS, task)
+
+        admission.read(look, found)
+
+    def _before(self, approval: ApprovalRow, answered: bytes | None) -> bool | None:
+        """What was said before; None where nobody has answered."""
+        if approval.approval in self._given:
+            return self._given[approval.approval].approved
+        if answered is None:
+            return None
+        return msgspec.json.decode(answered, type=ApprovalAnswered).approved
+
+    def _over(self, approval: ApprovalRow, before: bool | None, message: Answer) -> str:
+        """Why an answer comes too late, or nothing."""
+        if approval.status in OVER:
+            return OVER[approval.status]
+        if before is False or (before and (message.approved or message.arguments)):
+            return "it was answered before"
+        now = self._admission.house.now()
+        if before is None and approval.expires is not None and now >= approval.expires:
+            return OVER["expired"]
+        return ""
+
+    def _wrong(self, approval: ApprovalRow, task: TaskRow, message: Answer) -> str:
+        """Why the call that is to be made instead cannot be one, or nothing."""
+        agent = self._admission.house.agents.get(task.agent)
+        if not message.arguments or agent is None:
+            return ""
+        if approval.tool.endswith(UNDO):
+            return f"{approval.tool} is approved or rejected as it is"
+        name = message.tool or approval.tool
+        tool = agent.tools.get(name)
+        if tool is None:
+            known = ", ".join(sorted(agent.tools))
+            return f"there is no tool {name!r}; tools: {known}"
+        try:
+            tool.parse(message.arguments)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    def _take(
+        self, approval: ApprovalRow, task: TaskRow, message: Answer, before: bool | None
+    ) -> None:
+        admission = self._admission
+        instead = (message.tool or approval.tool) if message.arguments else ""
+        event = ApprovalAnswered(
+            approval=approval.approval,
+            task=approval.task,
+            approved=message.approved,
+            by=message.by,
+            why=message.why,
+            at=admission.house.now(),
+            tool=instead,
+            arguments=message.arguments,
+        )
+        self._given[approval.approval] = event
+        said = "approved" if message.approved else "rejected"
+        if before:
+            said = "taken back: an attempt that has begun is not touched"
+        elif instead:
+            said = f"changed: {instead} is judged as a call of its own"
+        admission.callers.wake_answered(message, task, event, said)
+        # Whoever looks from now on finds the row, and reads end in their order.
+        admission.read(lambda _: None, lambda _: self._readable(event))
+        hit("approval.answered", approval.tool)
+
+    def _readable(self, event: ApprovalAnswered) -> None:
+        if self._given.get(event.approval) is event:
+            del self._given[event.approval]
+
+    def _unknown(self, message: Answer) -> None:
+        self._refuse(
+            message,
+            f"there is no approval {message.approval!r}; the open ones are listed by "
+            "`perdure show` and runtime.approvals()",
+        )
+
+    def _refuse(self, message: Answer, wrong: str) -> None:
+        if message.command:
+            self._admission.callers.conclude(message, False, wrong)
+        elif message.promise is not None:
+            message.promise.fail(Misuse(wrong))

@@ -1,0 +1,109 @@
+"""The parts of a task's state: operations, steps, pause, recovery. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ..events import Amounts, CallModel, CallTool
+from .rest import Rest
+
+__all__ = ["Op", "PauseState", "Recovery", "Shortage", "StepState"]
+
+
+class Op(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation of the running exchange, or one that is still open."""
+
+    op: int
+    step: str
+    action: CallModel | CallTool
+    attempt: int = 1
+    status: Literal["open", "completed", "failed", "unknown"] = "open"
+    tries: int = 0  # failed attempts of a model call
+    doubt: bool = False  # an attempt may have run, and was made again undecided
+    approval: str = ""
+    asks: int = 0  # how often an approval was asked for
+    asked_at: float = 0.0  # second since the epoch
+    expires: float | None = None  # second from which the approval is of no use
+    approver: str = ""
+    answered_at: float = 0.0  # second since the epoch
+    edited: str = ""  # who made another call of the one that the model made
+    gate: Literal[
+        "",
+        "asked",
+        "expired",
+        "approved",
+        "rejected",
+        "waiting",
+        "rested",
+        "delegated",
+        "returned",
+    ] = ""
+    rejected: str = ""  # by whom, and why
+    due: float = 0.0  # second since the epoch that it waits for
+    child: str = ""  # the sub-task that it is
+    amounts: Amounts = msgspec.field(default_factory=dict)  # of its money
+    rest: Rest = Rest()
+
+    @property
+    def wakes(self) -> float:
+        """The second since the epoch that it waits for, where it waits for one."""
+        return self.due if self.gate == "waiting" else self.rest.until
+
+    @property
+    def open(self) -> bool:
+        """Whether the operation has no final outcome yet."""
+        return self.status == "open"
+
+    @property
+    def undoes(self) -> bool:
+        """Whether it takes the effect of another back."""
+        return isinstance(self.action, CallTool) and self.action.undoes is not None
+
+
+class StepState(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one step is; `result` is the accepted JSON text."""
+
+    id: str
+    status: Literal[
+        "pending",
+        "running",
+        "completed",
+        "failed",
+        "timed_out",
+        "limited",
+        "acceptance_error",
+        "cancelled",
+    ] = "pending"
+    attempt: int = 0
+    iterations: int = 0
+    deadline: float | None = None
+    result: str = ""
+    evidence: int = 0
+
+
+class PauseState(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a task waits, since which epoch, and what would end it."""
+
+    reason: str
+    detail: str
+    ends_with: str
+    epoch: int
+
+
+class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the pipeline of recovery stands; `declares` is its open model call."""
+
+    number: int
+    stage: Literal["loaded", "rebuilt", "verified"] = "loaded"
+    declares: int = 0
+    refused: int = 0
+    why: str = ""
+
+
+class Shortage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the task is to pause for after its closing turn, operation `op`."""
+
+    op: int
+    detail: str

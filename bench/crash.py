@@ -25,9 +25,8 @@ from common import finish, heading, options
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from tests.crash.children import SPAWN, Wrong
 from tests.crash.kills import (
-    SPAWN,
-    Wrong,
     every_hit,
     killed_run,
     observed,

@@ -21,7 +21,7 @@ from common import finish, heading, options
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.crash.kills import SPAWN, Wrong
+from tests.crash.children import SPAWN, Wrong
 from tests.double.kills import KILLS_A_RUN, Found, killed_run
 from tests.double.service import Service, asked
 

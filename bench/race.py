@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from perdure.demo.audit import Event, Journal
 from perdure.supervision.faults import Fault
-from tests.crash.kills import SPAWN
+from tests.crash.children import SPAWN
 from tests.crash.racers import TIMEOUT, host
 
 SHORT_TASKS = 120

@@ -20,7 +20,7 @@ from ..events import (
     TaskResumed,
 )
 from ..house import House
-from ..names import ADMISSION
+from ..names import ADMISSION, TIMERS
 from ..protocol import (
     Built,
     Closed,
@@ -29,6 +29,7 @@ from ..protocol import (
     Progressed,
     Queued,
     Recalled,
+    Remind,
     ReserveReply,
     SlotReply,
     StatementReply,
@@ -324,6 +325,12 @@ class Task(Durable[TaskState]):
         """Begin with an empty scratch: a step starts, ends, or is rebuilt."""
         self.operations.forget()
         self.pipeline.operations = ()
+
+    def remind(self, seq: int, at: float) -> None:
+        """Be woken at second `at`, by the row that is durable with `seq`."""
+        timers = self.house.address(TIMERS)
+        message = Remind(task=self.id, at=at)
+        self.when_durable(seq, lambda: timers.tell(message))
 
     def _tell_progress(self) -> None:
         if self.state.progressed and self.state.recoveries > self.wake.told:

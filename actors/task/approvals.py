@@ -28,8 +28,7 @@ from ..events import (
 )
 from ..executor.executor import Outcome, Work
 from ..ledger.entry import approval_id
-from ..names import APPROVAL_ANSWERS, TIMERS
-from ..protocol import Remind
+from ..names import APPROVAL_ANSWERS
 from ..tool import Tool
 from .decide import Drive
 from .rows import ApprovalRow, approval_row, timer_row
@@ -198,7 +197,7 @@ class Approvals:
         seq = task.append(asked, rows=rows)
         hit("approval.asked", action.tool)
         if asked.expires is not None:
-            self._remind(seq, asked.expires)
+            task.remind(seq, asked.expires)
 
     def _rest(self, op: Op, seconds: float) -> None:
         task = self._task
@@ -206,22 +205,16 @@ class Approvals:
         row = timer_row(task.id, op.op, at)
         seq = task.append(TimerSet(op=op.op, at=at), rows=[row])
         hit("timer.set", task.subject(op))
-        self._remind(seq, at)
-
-    def _remind(self, seq: int, at: float) -> None:
-        task = self._task
-        timers = task.house.address(TIMERS)
-        remind = Remind(task=task.id, at=at)
-        task.when_durable(seq, lambda: timers.tell(remind))
+        task.remind(seq, at)
 
     def begin(self) -> None:
         """Take the waits up again, after a start: nobody may have heard of them."""
         now = self._task.house.now()
         for op in self._task.state.open_ops():
             if op.gate == "waiting" and op.due > now:
-                self._remind(self._task.last_seq, op.due)
+                self._task.remind(self._task.last_seq, op.due)
             elif op.gate == "asked" and op.expires is not None:
-                self._remind(self._task.last_seq, op.expires)
+                self._task.remind(self._task.last_seq, op.expires)
         self.look()
 
     def _fire(self, op: Op) -> None:

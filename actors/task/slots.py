@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from ...storage.records import Row
 from ...supervision.faults import hit
 from ..events import CallTool, Event, RestAsked, SlotCame, SlotDeferred
-from ..names import TIMERS, WINDOWS
+from ..names import WINDOWS
 from ..protocol import (
     CloseWindow,
-    Remind,
     Replied,
     SlotReply,
     TakeSlot,
@@ -130,20 +129,14 @@ class Slots:
         deferred = SlotDeferred(op=op.op, service=service, at=at)
         seq = task.append(deferred, rows=[row])
         hit("slot.deferred", task.subject(op))
-        self._remind(seq, at)
-
-    def _remind(self, seq: int, at: float) -> None:
-        task = self._task
-        timers = task.house.address(TIMERS)
-        remind = Remind(task=task.id, at=at)
-        task.when_durable(seq, lambda: timers.tell(remind))
+        task.remind(seq, at)
 
     def begin(self) -> None:
         """Take the waits up again, after a start: nobody may have heard of them."""
         now = self._task.house.now()
         for op in self._task.state.open_ops():
             if op.rest.until > now:
-                self._remind(self._task.last_seq, op.rest.until)
+                self._task.remind(self._task.last_seq, op.rest.until)
 
     def time_has_come(self) -> None:
         """Do not pause for a time that is over."""

@@ -2,56 +2,29 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
-import signal
 import tempfile
-import threading
 from collections import Counter
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 from perdure.supervision.faults import Fault
 
+from .children import Wrong, was_killed
 from .workload import outcome, run
 
-__all__ = ["SPAWN", "Wrong", "every_hit", "killed_run", "observed", "pairs", "wrong"]
+__all__ = ["every_hit", "killed_run", "observed", "pairs", "wrong"]
 
 HITS_A_POINT = 40
 STARTS = 8  # of one run, its kills included
-TIMEOUT = 90.0  # seconds one start may take
 REACH = (Fault(point="effect.executed", nth=3, action="kill"),)  # then recover
-SPAWN = multiprocessing.get_context("forkserver")
-
-
-# Starting a process also looks after all others: a child's status that two threads
-# read at once is lost to one of them, which then reports 255.
-_STATUSES = threading.Lock()
-
-
-class Wrong(Exception):
-    """A run did not end as the unkilled one did."""
 
 
 def start(
     place: Path, faults: tuple[Fault, ...], hits: str = "", after: float | None = None
 ) -> bool:
     """Start the workload; True where it was killed, raises where it failed."""
-    child = SPAWN.Process(target=run, args=(str(place), faults, hits))
-    with _STATUSES:
-        child.start()
-    ended = bool(wait([child.sentinel], TIMEOUT if after is None else after))
-    if not ended:
-        child.kill()
-        wait([child.sentinel])
-        if after is None:
-            raise Wrong(f"a start did not end within {TIMEOUT:g} s")
-    with _STATUSES:
-        code = child.exitcode
-    if code not in (0, -signal.SIGKILL):
-        raise Wrong(f"a start ended with {code}")
-    return code != 0
+    return was_killed(run, str(place), faults, hits, after=after)
 
 
 def killed_run(

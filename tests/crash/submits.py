@@ -14,7 +14,7 @@ from perdure import Agent, Runtime
 from perdure.actors.context.measure import canonical
 from perdure.models import ModelReply, ModelRequest, Scripted, ToolCall
 
-from .kills import SPAWN, Wrong
+from .children import was_killed
 from .workload import make_tools, sent_from
 
 __all__ = ["submitted_and_killed"]
@@ -33,14 +33,14 @@ def submitted_and_killed(times: int) -> tuple[int, list[str]]:
     with tempfile.TemporaryDirectory(prefix="perdure-submit-") as folder:
         place = Path(folder)
         wrong = [
-            f"submit {n} ended with {code}"
+            f"submit {n} was not killed"
             for n in range(times)
-            if (code := _start(submit_and_die, place)) != -signal.SIGKILL
+            if not was_killed(submit_and_die, str(place))
         ]
         ids = (place / "ids").read_text().split()
         begun = len(set(sent_from(place)))
-        if (code := _start(finish, place)) != 0:
-            return begun, [*wrong, f"the last process ended with {code}"]
+        if was_killed(finish, str(place)):
+            return begun, [*wrong, "the last process was killed"]
         status = json.loads((place / "status").read_text())
         wrong += [f"{task}: {status[task]}" for task in ids if status[task] != "done"]
         sent = Counter(sent_from(place))
@@ -48,16 +48,6 @@ def submitted_and_killed(times: int) -> tuple[int, list[str]]:
         if len(set(ids)) != times or len(sent) != times:
             wrong.append(f"{times} submits, {len(set(ids))} ids, {len(sent)} mails")
     return begun, wrong
-
-
-def _start(target: object, place: Path) -> int:
-    child = SPAWN.Process(target=target, args=(str(place),))  # type: ignore[arg-type]
-    child.start()
-    child.join(TIMEOUT)
-    if child.exitcode is None:
-        child.kill()
-        raise Wrong(f"a start did not end within {TIMEOUT:g} s")
-    return child.exitcode
 
 
 def reply(request: ModelRequest) -> ModelReply:

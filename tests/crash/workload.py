@@ -17,6 +17,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -49,15 +50,16 @@ from perdure.supervision.faults import Fault, FaultPlan, install
 
 __all__ = ["TASKS", "outcome", "run"]
 
-TASKS = {"north": "worker", "east": "worker", "south": "chief"}
+TASKS = {"south": "chief", "north": "ringer", "east": "worker"}
 WORK = {"gather": ("look", "put"), "deliver": ("send", "sleep", "look")}
 CALLS = {
     "worker": WORK,
+    "ringer": {**WORK, "gather": ("ring", "look", "put")},
     "chief": {
         "gather": ("look", "put", "unlock", "delegate"),
         "deliver": ("post", "send", "sleep", "look"),
     },
-    "clerk": {"file": ("look", "ring", "send")},
+    "clerk": {"file": ("look", "send")},
 }
 WANTED: dict[str, dict[str, Any]] = {
     "sleep": {"seconds": 0.02},
@@ -69,7 +71,7 @@ LOOK_AGAIN = 0.02  # seconds
 CRASH = Fault(point="task.decided", nth=6, action="raise")
 PATIENCE = 0.15  # seconds until an approval is asked for in vain
 SETTLE = 0.02  # seconds; the worker died with its process, nothing comes later
-RULES = Baseline(snapshot_events=16)
+RULES = Baseline(snapshot_events=16, backoff_first=0.02)
 
 
 def make_tools(place: Path) -> list[Tool]:
@@ -205,11 +207,10 @@ def run(place: str, faults: tuple[Fault, ...] = (), hits: str = "") -> None:
         parked = runtime.submit("clerk", "Too much", key="west", budget=too_much)
         if parked.wait(timeout=60.0).status != "cancelled":
             parked.cancel(timeout=60.0)
-        answers = (partial(by_inbox, folder), Handle.approve, Handle.approve)
-        stopped = [
-            finish(folder, runtime, task, answer)
-            for task, answer in zip(tasks, answers, strict=True)
-        ]
+        answers = (Handle.approve, partial(by_inbox, folder), Handle.approve)
+        with ThreadPoolExecutor(len(tasks)) as people:
+            care = partial(finish, folder, runtime)
+            stopped = list(people.map(care, tasks, answers))
     left = [one for one in stopped if one.status != "completed"]
     if left:
         raise RuntimeError(f"not completed: {left}")

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import random
-import signal
 import tempfile
-import threading
 from collections import Counter
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from perdure.demo.audit import Journal
-from tests.crash.kills import SPAWN, Wrong
+from tests.crash.children import Wrong, was_killed
 
 from .service import Reached, Service, asked
 from .worker import Job, expected, run
@@ -24,11 +21,6 @@ __all__ = ["Found", "killed_run"]
 
 KILLS_A_RUN = 4
 SOONEST, LATEST = 0.1, 1.1  # seconds from a start to its kill
-TIMEOUT = 120.0  # seconds one start may take
-
-# Starting a process also looks after all others: a child's status that two threads
-# read at once is lost to one of them.
-_STATUSES = threading.Lock()
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,9 +57,13 @@ def killed_run(
             probes=probes,
         )
         killed = 0
-        while killed < kills and _start(job, chance.uniform(SOONEST, LATEST)):
+
+        def killed_within(seconds: float) -> bool:
+            return was_killed(run, job, after=seconds)
+
+        while killed < kills and killed_within(chance.uniform(SOONEST, LATEST)):
             killed += 1
-        if killed == kills and _start(job, None):
+        if killed == kills and was_killed(run, job):
             raise Wrong("somebody else killed the worker")
         found = asked(service.web, "GET", f"/reached/{quote(name)}/")
         reached = [(kind, what, key) for kind, what, key in found["reached"]]
@@ -80,24 +76,6 @@ def killed_run(
             waiting=len(waited),
             kills=killed,
         )
-
-
-def _start(job: Job, after: float | None) -> bool:
-    """Start the worker; True where it was killed. Raises Wrong where it failed."""
-    child = SPAWN.Process(target=run, args=(job,))
-    with _STATUSES:
-        child.start()
-    ended = bool(wait([child.sentinel], TIMEOUT if after is None else after))
-    if not ended:
-        child.kill()
-        wait([child.sentinel])
-        if after is None:
-            raise Wrong(f"a start did not end within {TIMEOUT:g} s")
-    with _STATUSES:
-        code = child.exitcode
-    if code not in (0, -signal.SIGKILL):
-        raise Wrong(f"a start ended with {code}")
-    return code != 0
 
 
 def judged(name: str, reached: list[Reached]) -> Found:

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 from aiosmtpd.smtp import SMTP
 
-from tests.crash.kills import SPAWN
+from tests.crash.children import SPAWN
 
 __all__ = ["HOST", "Reached", "Service", "asked"]
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.crash.kills import SPAWN
+from tests.crash.children import SPAWN
 from tests.double.kills import Found, judged, killed_run
 from tests.double.service import Reached, Service
 from tests.double.worker import expected

@@ -38,6 +38,7 @@ Errors: TypeAlias = tuple[type[Exception], ...]
 UNDO = ".undo"  # behind a tool's name: the call that takes an effect of it back
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 INJECTED = ("ctx", "request_id")
+TAKES = "it takes effect: Effect, and result: str if it likes, or is a tool that does"
 ANCHORS = 32  # of one call
 ANCHOR_NAME = 64  # characters
 ANCHOR_VALUE = 1_000  # characters
@@ -204,12 +205,12 @@ def _undo(name: str, undo: Tool | Callable[..., Any]) -> Tool:
     if isinstance(undo, Tool):
         found = copy.copy(undo)
     elif callable(undo):
-        found = tool(effect="idempotent", name=f"undo_{name}"[:64])(undo)
+        try:
+            found = tool(effect="idempotent", name=f"undo_{name}"[:64])(undo)
+        except Misuse as error:
+            raise Misuse(f"tool {name!r}: undo={undo!r}: {error}; {TAKES}") from None
     else:
-        raise Misuse(
-            f"tool {name!r}: undo={undo!r} is no function; give one that takes "
-            "effect: Effect, and result: str if it likes, or a tool of that form"
-        )
+        raise Misuse(f"tool {name!r}: undo={undo!r} is no function; {TAKES}")
     check_undo(name, found)
     found.name = f"{name}{UNDO}"
     return found

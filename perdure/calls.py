@@ -144,8 +144,17 @@ class TaskCalls(Asking):
         return until == "compensated" and self.row(task).compensates
 
     def _look(self, task: str) -> tuple[Result | None, bool]:
-        """The result, if there is one, and whether the store could say so."""
+        """The result, if there is one, and whether the store could say so.
+
+        It cannot where somebody has asked something that the owner has yet to do: of a
+        task that stands still, while nothing had the store open, say.
+        """
         try:
+            found = self.result(task)
+            if found is None or found.status in ENDED:
+                return found, True
+            if self._reading.read(lambda reader: _is_asked(reader, task)):
+                return None, False
             return self.result(task), True
         except StoreRefused:  # its journal has just failed and is opened again
             return None, False
@@ -265,7 +274,11 @@ class TaskCalls(Asking):
     # ── effects in doubt ─────────────────────────────────────────────────────────
 
     def unknown(self) -> list[EffectLine]:
-        """The effects that may have happened and wait for somebody's word."""
+        """The effects that may have happened and that nobody has decided yet.
+
+        Those of a task that is paused for it wait for somebody's word; those of a
+        running one may yet be decided by its probe or by a repetition.
+        """
         from . import views_effects
 
         self._refuse_if_forked()
@@ -342,6 +355,14 @@ def _storable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _is_asked(reader: Reader, task: str) -> bool:
+    """Whether a command for this task, or one for any approval, has no answer yet."""
+    return any(
+        one.subject == task or one.kind in ("approve", "reject")
+        for one in reader.commands()
+    )
 
 
 def _as_future(

@@ -69,7 +69,7 @@ class Compensation:
         if task.parting.stopping or task.parting.draining or task.parting.leaving:
             return
         if message.found is None:
-            done = f"{state.undone} effects taken back"
+            done = f"effects taken back: {state.undone}"
             reason = f"cancelled by {state.cancelled_by}; {done}"
             task.parting.decide_outcome("cancelled", reason)
             return

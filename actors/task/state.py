@@ -169,8 +169,12 @@ def apply(state: TaskState, event: Event) -> TaskState:
             return _recovering(state, event)
         case RecoveryDeclared():
             return _declared(state, event)
-        case TaskClosing():
-            return change(state, status="closing", outcome=event)
+        case TaskClosing(status=status):
+            steps = tuple(
+                change(step, status=status) if step.status == "running" else step
+                for step in state.steps
+            )
+            return change(state, status="closing", outcome=event, steps=steps)
         case TaskClosed(status=status):
             return change(state, status=status)
     raise TypeError(f"{type(event).__name__} does not belong to a task")

@@ -107,7 +107,7 @@ def taken_back(house: House, desk: Desk, task: str) -> None:
     result = house.runtime.wait(task, 24 * 3600.0, until="ended")
     assert (result.status, result.reason) == (
         "cancelled",
-        "cancelled by operator; 3 effects taken back",
+        "cancelled by operator; effects taken back: 3",
     )
     assert [what for _, what in desk.undone] == ["both", "hotel", "flight"]
     assert len({key for key, _ in desk.undone}) == 3

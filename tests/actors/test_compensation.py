@@ -226,7 +226,7 @@ def test_an_effect_in_doubt_is_found_out_before_any_is_taken_back() -> None:
     assert desk.undone == []
     house.runtime.resolve(stopped.ends_with.removeprefix("resolve "), happened=True)
     result = house.runtime.wait(task, 3600.0, until="ended")
-    assert result.reason == "cancelled by operator; 2 effects taken back"
+    assert result.reason == "cancelled by operator; effects taken back: 2"
     assert (taken, len(desk.undone)) == (["post"], 1)
 
 
@@ -266,9 +266,9 @@ def test_a_sub_task_that_runs_takes_its_effects_back_too() -> None:
     part = f"{task}.2"
     assert house.until(lambda: (house.runtime.approvals() or [None])[0] is not None)
     result = house.runtime.cancel(task, "operator", 3600.0, compensate=True)
-    assert result.reason == "cancelled by operator; 0 effects taken back"
+    assert result.reason == "cancelled by operator; effects taken back: 0"
     assert house.runtime.result(part).reason == (  # type: ignore[union-attr]
-        f"cancelled by its parent {task}; 3 effects taken back"
+        f"cancelled by its parent {task}; effects taken back: 3"
     )
     assert [what for _, what in desk.undone] == ["both", "hotel", "flight"]
 
@@ -358,5 +358,5 @@ def test_an_effect_that_was_asked_for_twice_is_taken_back_once() -> None:
     again = ("book", {"what": "flight"})
     house, task = waiting(desk, calls=[[again], [again], [("wait", {})]])
     result = house.runtime.cancel(task, "operator", 3600.0, compensate=True)
-    assert result.reason == "cancelled by operator; 1 effects taken back"
+    assert result.reason == "cancelled by operator; effects taken back: 1"
     assert len(desk.undone) == 1

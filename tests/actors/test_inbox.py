@@ -58,6 +58,28 @@ def test_a_cancel_from_outside_ends_the_task() -> None:
     sound(house)
 
 
+@pytest.mark.parametrize("said", ["approve", "reject"])
+def test_who_waits_hears_of_what_was_said_while_nobody_had_the_store(said: str) -> None:
+    house = House(deleter(World(), [[("delete", {"path": "a"})]]))
+    task = house.submit().id
+    (approval,) = paused(house, task)
+    house.runtime.close()
+    send(house, "c1", said, approval)
+    house.reopen()
+    assert house.finish(task).status == "completed"
+
+
+def test_a_refused_command_leaves_a_task_that_stands_still_where_it_is() -> None:
+    house = House(deleter(World()))
+    task = house.submit().id
+    paused(house, task)
+    house.runtime.close()
+    send(house, "c1", "extend", task, amounts={"tokens": -1})
+    house.reopen()
+    assert house.finish(task).reason == "approval"
+    assert answered(house, "c1").done is False
+
+
 def test_a_command_to_a_store_that_nobody_owns_is_applied_at_the_next_opening() -> None:
     house = House(job(World()))
     task = house.submit()

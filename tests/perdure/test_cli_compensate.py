@@ -67,7 +67,7 @@ def test_effects_are_taken_back_by_word_of_another_process(
         assert (code, answer["done"]) == (0, True)
         assert answer["said"] == "it is to end, once its effects are taken back"
         result = runtime.wait(task, LONG, until="ended")
-    assert result.reason == "cancelled by me; 1 effects taken back"
+    assert result.reason == "cancelled by me; effects taken back: 1"
     assert world.files == {}
 
 
@@ -97,7 +97,7 @@ def test_a_loop_takes_effects_back_with_the_twin(agent: Agent, world: World) -> 
             assert (await task).reason == "approval"
             return (await task.acancel(compensate=True)).reason
 
-    assert asyncio.run(main()) == "cancelled by operator; 1 effects taken back"
+    assert asyncio.run(main()) == "cancelled by operator; effects taken back: 1"
     assert world.files == {}
 
 

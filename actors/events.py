@@ -33,6 +33,7 @@ __all__ = [
     "EffectRegistered",
     "EffectResolved",
     "EffectsVerified",
+    "EstimatesLearned",
     "Event",
     "GrantReturned",
     "GrantTaken",
@@ -636,6 +637,13 @@ class GrantReturned(Event, frozen=True, kw_only=True):
     amounts: Amounts
 
 
+class EstimatesLearned(Event, frozen=True, kw_only=True):
+    """What the calls of a task took since its account started, by name of a sample."""
+
+    task: str
+    samples: dict[str, tuple[int, ...]]
+
+
 class TaskQueued(Event, frozen=True, kw_only=True):
     """The task waits for a slot, at the place of this record.
 
@@ -808,6 +816,7 @@ EVENTS: tuple[type[Event], ...] = (
     PoolOpened,
     Granted,
     GrantReturned,
+    EstimatesLearned,
     TaskQueued,
     TaskWoken,
     TaskActivated,

@@ -13,11 +13,13 @@ import msgspec
 from ..supervision.address import Address
 from ..supervision.promise import Promise
 from .budget.account import Books, Refusal
+from .budget.estimates import Samples
 from .context.layers import Block, Window
 from .context.render import TaskView
 from .events import Amounts, TaskSubmitted, Undoes
 from .ledger.entry import Entry
 from .model import ModelRequest
+from .price import Price
 
 __all__ = [
     "Allocate",
@@ -40,6 +42,7 @@ __all__ = [
     "Grants",
     "Hold",
     "InboxChanged",
+    "Learned",
     "Order",
     "Pause",
     "Perform",
@@ -190,9 +193,10 @@ class Progressed(Message, frozen=True, kw_only=True):
 
 
 class Stopped(Message, frozen=True, kw_only=True):
-    """The task's actors are about to end: it ended, waits, or drained."""
+    """The task's actors of an epoch are about to end: it ended, waits, or drained."""
 
     task: str
+    epoch: int
     how: Literal["ended", "waiting", "drained"]
     status: str
 
@@ -243,10 +247,18 @@ class FetchGrants(Message, frozen=True, kw_only=True):
 
 
 class Grants(Message, frozen=True, kw_only=True):
-    """Grants of a task by id, oldest first."""
+    """Grants of a task by id, oldest first; and what calls of all tasks have taken."""
 
     task: str
     grants: dict[str, Amounts]
+    samples: Samples
+
+
+class Learned(Message, frozen=True, kw_only=True):
+    """An account ends: what the calls of its task took. Nobody answers."""
+
+    task: str
+    samples: Samples
 
 
 class ReturnGrant(Message, frozen=True, kw_only=True):
@@ -345,7 +357,9 @@ class WindowIsClosed(Message, frozen=True, kw_only=True):
 class Reserve(Message, frozen=True, kw_only=True):
     """Set the estimate of an attempt aside; that of a closing turn from the floor.
 
-    `share` is what a sub-task is to get besides; the account says what it gets.
+    `share` is what a sub-task is to get besides; the account says what it gets. With a
+    `name` (``tool:NAME``, ``model:NAME``) the account makes the estimate nearer to what
+    such calls used, with the `price` of a model.
     """
 
     op: int
@@ -355,6 +369,8 @@ class Reserve(Message, frozen=True, kw_only=True):
     reply_to: Address
     share: Amounts | None = None
     closing: bool = False
+    name: str = ""
+    price: Price | None = None
 
 
 class ReserveReply(Message, frozen=True, kw_only=True):
@@ -371,7 +387,8 @@ class Settle(Message, frozen=True, kw_only=True):
 
     `amounts` None takes the reservation itself; `book` None the one it was made for.
     With `fill` a dimension that `amounts` says nothing of is charged as reserved.
-    `beside` is what a sub-task used by other books.
+    `beside` is what a sub-task used by other books. `completed` says that the call ran
+    and came back, `reported` that nobody had to estimate what it used.
     """
 
     op: int
@@ -380,6 +397,8 @@ class Settle(Message, frozen=True, kw_only=True):
     amounts: Amounts | None
     fill: bool = False
     beside: dict[str, Amounts] = msgspec.field(default_factory=dict)
+    completed: bool
+    reported: bool
     reply_to: Address
 
 

@@ -124,7 +124,7 @@ class Books:
         self.reservations += 1
         short = []
         for name, granted in self.granted[task].items():
-            wanted = 1 if name == "milliseconds" else amounts[name]
+            wanted = max(amounts[name], name == "milliseconds")
             floored = name in FLOORED and (task, key[0]) not in self.closing
             keep = int(granted * FLOOR) if floored else 0
             if wanted and self.free[task][name] - wanted < keep:

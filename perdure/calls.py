@@ -146,14 +146,19 @@ class TaskCalls(Asking):
     def _look(self, task: str) -> tuple[Result | None, bool]:
         """The result, if there is one, and whether the store could say so.
 
-        It cannot where somebody has asked something that the owner has yet to do: of a
-        task that stands still, while nothing had the store open, say.
+        It cannot of a task that is about to go on: it was woken while it stopped, or
+        somebody has asked something that the owner has yet to do.
         """
+        from . import views
+
+        def goes_on(reader: Reader) -> bool:
+            return _is_asked(reader, task) or views.goes_on(reader, task)
+
         try:
             found = self.result(task)
             if found is None or found.status in ENDED:
                 return found, True
-            if self._reading.read(lambda reader: _is_asked(reader, task)):
+            if self._reading.read(goes_on):
                 return None, False
             return self.result(task), True
         except StoreRefused:  # its journal has just failed and is opened again
@@ -197,7 +202,8 @@ class TaskCalls(Asking):
         first = self._reading.read(lambda r: r.records(0, 1, f"task/{task}"))[0]
         submitted = self._house.event_of(first)
         assert isinstance(submitted, TaskSubmitted)
-        if wrong := why_not_extended(task, submitted.budget, amounts):
+        limits = {**limits_of(self._house.pool), **submitted.budget}
+        if wrong := why_not_extended(task, limits, amounts):
             raise Misuse(wrong)
         if refusal := self._grant(task, amounts, lower=False):
             raise Misuse(f"task {task} cannot be extended: {refusal}")

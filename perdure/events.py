@@ -58,6 +58,7 @@ NAMES: dict[str, str] = {
     "PoolOpened": "pool.opened",
     "Granted": "pool.granted",
     "GrantReturned": "pool.returned",
+    "EstimatesLearned": "pool.learned",
     "TaskQueued": "queue.entered",
     "TaskWoken": "queue.woken",
     "TaskActivated": "queue.activated",

@@ -35,6 +35,7 @@ __all__ = [
     "TaskLine",
     "TaskSheet",
     "find",
+    "goes_on",
     "sheet",
     "task_line",
     "tasks",
@@ -167,6 +168,12 @@ def task_line(reader: Reader, task: str) -> TaskLine:
     """One task as the list shows it. Raises TaskNotFound."""
     place = _places(reader).get(task)
     return _line(reader, _row(reader, task), place, _submissions(reader).get(task))
+
+
+def goes_on(reader: Reader, task: str) -> bool:
+    """Whether a task that has just stopped was woken meanwhile."""
+    place = _places(reader).get(task)
+    return place is not None and place.where == "active" and place.woken
 
 
 def sheet(reader: Reader, task: str) -> TaskSheet:

@@ -15,11 +15,13 @@ import msgspec
 
 from .actors import events, names
 from .actors.budget.account import add, shown
+from .actors.budget.estimates import Samples, ratio, usual
+from .actors.budget.pool import PoolState, apply_pool
 from .actors.events import Amounts
-from .folds import whole
+from .folds import fold, whole
 from .storage.reader import Reader
 
-__all__ = ["By", "Charge", "Spend", "SpendLine", "charges", "spend"]
+__all__ = ["By", "Charge", "Estimate", "Spend", "SpendLine", "charges", "spend"]
 
 By: TypeAlias = Literal["task", "tool", "model", "step", "day"]
 Book: TypeAlias = Literal["reported", "estimated", "unknown", "recovery", "held"]
@@ -59,8 +61,21 @@ class SpendLine(msgspec.Struct, frozen=True, kw_only=True):
     used: dict[str, Any]
 
 
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """What calls of a tool or a model usually take; None where too little is known.
+
+    `seconds` is not exceeded by nine of ten of the newest `samples`, and `input` is by
+    how much the estimate of a model's input tokens is multiplied.
+    """
+
+    name: str
+    samples: int
+    seconds: float | None
+    input: float | None
+
+
 class Spend(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines by name and book, and the sum of each book.
+    """Lines by name and book, the sum of each book, and what was learned from calls.
 
     In a list of tasks a sub-task has lines of its own, and stands in the total with its
     parent, which is charged for it when it ends.
@@ -69,6 +84,7 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True):
     by: By
     lines: tuple[SpendLine, ...]
     total: tuple[SpendLine, ...]
+    estimates: tuple[Estimate, ...] = ()
 
 
 def spend(reader: Reader, task: str | None, by: By) -> Spend:
@@ -77,12 +93,34 @@ def spend(reader: Reader, task: str | None, by: By) -> Spend:
     lines: dict[tuple[str, str], SpendLine] = {}
     total: dict[tuple[str, str], SpendLine] = {}
     children = set() if task is not None else _children(reader)
+    called: set[str] = set()
     for one in _tasks(reader) if task is None else (task,):
         for charge in charges(reader, one):
             _count(lines, name(charge), charge)
+            called.add(
+                f"model:{charge.model}" if charge.model else f"tool:{charge.tool}"
+            )
             if one not in children:
                 _count(total, "total", charge)
-    return Spend(by=by, lines=_finished(lines), total=_finished(total))
+    return Spend(
+        by=by,
+        lines=_finished(lines),
+        total=_finished(total),
+        estimates=tuple(_estimates(reader, called)),
+    )
+
+
+def _estimates(reader: Reader, called: set[str]) -> Iterator[Estimate]:
+    """Of the tools and models that were called, by name."""
+    samples: Samples = fold(reader, names.POOL, PoolState(), apply_pool).samples
+    for name in sorted(called & samples.keys()):
+        time, scale = usual(samples, name), ratio(samples, name)
+        yield Estimate(
+            name=name,
+            samples=len(samples[name]),
+            seconds=None if time is None else time / 1000,
+            input=None if scale is None else scale / 1000,
+        )
 
 
 def charges(reader: Reader, task: str) -> Iterator[Charge]:

@@ -17,7 +17,7 @@ import msgspec
 from .result import Result
 from .views import RecoveryLine, TaskLine, TaskSheet
 from .views_effects import EffectLine
-from .views_spend import Spend, SpendLine
+from .views_spend import Estimate, Spend, SpendLine
 
 __all__ = [
     "effects_text",
@@ -185,6 +185,22 @@ def spend_text(spend: Spend) -> Iterator[str]:
         ),
         map(_spend_row, (*spend.lines, *spend.total)),
         right=True,
+    )
+    if spend.estimates:
+        yield ""
+        yield from _table(
+            ("USUALLY", "SAMPLES", "SECONDS", "INPUT"),
+            map(_estimate_row, spend.estimates),
+            right=True,
+        )
+
+
+def _estimate_row(one: Estimate) -> tuple[str, ...]:
+    return (
+        _short(one.name, REASON),
+        str(one.samples),
+        "?" if one.seconds is None else f"{one.seconds:g}",
+        "" if one.input is None else f"x {one.input:g}",
     )
 
 

@@ -28,7 +28,7 @@ from ..names import task as task_name
 from ..protocol import Allocate, Order, Stopped, WakeAgain
 from ..requests import BACKSTOP
 from ..task.rows import COMES, TaskRow, Wake, queued_row, timer_row
-from .queue import ENDING, REGISTER, Place
+from .queue import ENDING, REGISTER
 
 if TYPE_CHECKING:
     from .actor import Admission
@@ -122,7 +122,7 @@ class Activation:
         admission = self._admission
         if not admission.requests.answered(("pool", task)):
             return
-        winds_up = admission.state.tasks[task].order in ENDING  # without any money
+        winds_up = admission.state.tasks[task].ending  # without any money
         if refusal is not None and not winds_up:
             admission.park(task, refusal, "resume", "paused")
         else:
@@ -302,6 +302,8 @@ class Activation:
         admission.demonitor(admission.house.address(family(task)))
         admission.demonitor(admission.house.address(task_name(task)))
         stopped = self.farewells.pop(task, None)
+        if stopped is not None and stopped.epoch != place.epoch:
+            stopped = None  # of actors that have been recovered since: it came late
         if stopped is not None:
             admission.house.withdrawn.forget(task)
         if stopped is None:
@@ -311,17 +313,19 @@ class Activation:
             else:
                 self.idle.add(task)
         elif stopped.how == "ended":
-            self._ended(place, TaskLeft(task=task, status=stopped.status))
+            self.ended(TaskLeft(task=task, status=stopped.status))
         elif stopped.how == "waiting" and place.woken:
+            self.starting.add(task)  # nothing else is begun until its row is read
             admission.with_row(task, self._wake_again)
         else:
             waiting = stopped.how == "waiting"
             admission.append(TaskPassivated(task=task, waiting=waiting))
             hit("admission.passivated", place.agent)
 
-    def _ended(self, place: Place, left: TaskLeft) -> None:
+    def ended(self, left: TaskLeft) -> None:
         """A task gives its slot back; its parent hears of it in one transaction."""
         admission = self._admission
+        place = admission.state.tasks[left.task]
         if not place.parent:
             admission.append(left)
             self._forget(left.task)
@@ -330,11 +334,12 @@ class Activation:
         wake = WakeAgain(task=place.parent, by=f"sub-task {left.task}")
 
         def found(row: TaskRow) -> None:
-            if left.task in admission.state.tasks:
-                admission.callers.wake_parent(wake, row, left)
-                self._forget(left.task)
-                hit("admission.left", place.agent)
+            self.starting.discard(left.task)
+            admission.callers.wake_parent(wake, row, left)
+            self._forget(left.task)
+            hit("admission.left", place.agent)
 
+        self.starting.add(left.task)  # nothing of it is begun until its parent is told
         admission.with_row(place.parent, found)
 
     def _forget(self, task: str) -> None:
@@ -347,6 +352,7 @@ class Activation:
     def _wake_again(self, row: TaskRow) -> None:
         """A task that was woken while it was active has stopped: it goes on at once."""
         admission = self._admission
+        self.starting.discard(row.task)
         place = admission.state.tasks[row.task]
         looks = place.order == "again" or (
             row.compensates and place.order == "compensate"

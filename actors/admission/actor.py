@@ -17,7 +17,7 @@ from ...supervision.promise import Promise
 from ...supervision.protocol import ChildFailed, ChildStarted, MayRestart
 from ...supervision.spec import ChildSpec
 from ..durable import Durable, Folded
-from ..events import ApprovalAnswered, Event, TaskParked
+from ..events import ApprovalAnswered, Event, TaskLeft, TaskParked
 from ..house import House
 from ..names import ADMISSION, TASK_ROWS, TASKS
 from ..names import task as task_name
@@ -38,7 +38,7 @@ from ..protocol import (
     WakeAgain,
 )
 from ..requests import Overdue, Requests
-from ..task.rows import TaskRow, Wake
+from ..task.rows import ENDED, TaskRow, Wake
 from .activation import Activation, StartAgain, TellAgain
 from .answers import Answers
 from .callers import Callers
@@ -234,6 +234,9 @@ class Admission(Durable[QueueState]):
 
         def found(row: TaskRow) -> None:
             starting.discard(task)
+            if row.status in ENDED:  # the process died before it could leave
+                self.activation.ended(TaskLeft(task=task, status=row.status))
+                return
             new = msgspec.structs.replace(
                 row, status=status, reason=status, detail=reason, ends_with=ends_with
             )

@@ -36,6 +36,7 @@ from ..protocol import (
 )
 from ..task.rows import (
     COMES,
+    ENDED,
     PASSIVE,
     TaskRow,
     answer_of,
@@ -177,7 +178,9 @@ class Callers:
     ) -> tuple[list[Event], list[Row]]:
         """What wakes a task that waits or is just about to; nothing for another."""
         place = self._admission.state.tasks.get(row.task)
-        if place is None or (place.order == "cancel" and place.where != "parked"):
+        if place is None or row.status in ENDED:
+            return [], []
+        if place.order == "cancel" and place.where != "parked":
             return [], []  # a cancel is not taken back
         if place.where not in ("waiting", "parked") and not _leaving(place, row):
             return [], []
@@ -239,6 +242,8 @@ class Callers:
             stale = place.where == "waiting" and row.epoch != place.epoch
             if not woken and (stale or place.where == "active"):
                 woken = [_look_again(place, row.task, message.by)]
+        elif place is not None and _stops_woken(place, row):
+            more = [queued_row(row)]  # who waits for it need not hear of this stop
         self.conclude(message, True, said, *events, *woken, rows=[*rows, *more])
         if place is not None and place.where == "active":
             order = Order(what="answer", by=message.by)
@@ -304,7 +309,7 @@ class Callers:
             under_way = message.compensate and row.compensates
             if place.where == "parked" or not (place.order == wanted or under_way):
                 # The row of an active task is its own: it may just have ended.
-                rows = [] if active else [queued_row(row)]
+                rows = [] if active or row.status in ENDED else [queued_row(row)]
                 woken = [TaskWoken(task=task, order=wanted, by=message.by)]
             self.conclude(message, True, said, *woken, rows=rows)
             if active:
@@ -325,6 +330,12 @@ class Callers:
         admission.activation.orders[task] = order
         admission.activation.order(task, order)
         promise.set(True)
+
+
+def _stops_woken(place: Place, row: TaskRow) -> bool:
+    """Whether an active task has stopped for what has come meanwhile: it goes on."""
+    stopped = row.status in PASSIVE and row.epoch == place.epoch
+    return stopped and place.where == "active" and row.reason in COMES
 
 
 def _leaving(place: Place, row: TaskRow) -> bool:

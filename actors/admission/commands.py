@@ -16,11 +16,11 @@ from ...storage.inbox import answer_row
 from ...storage.reader import Reader
 from ...storage.records import Command, Record, Row
 from ...supervision.faults import hit
-from ..budget.account import why_not_extended
+from ..budget.account import limits_of, why_not_extended
 from ..events import Amounts, CommandApplied, Event, TaskSubmitted
 from ..names import POOL, TASK_ROWS
 from ..protocol import Answer, Cancel, Enlarge, Resolve, Resume, WakeAgain
-from ..task.rows import TaskRow
+from ..task.rows import ENDED, TaskRow
 
 if TYPE_CHECKING:
     from .actor import Admission
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["CommandAnswer", "CommandBody", "Commands"]
 
 MORE = "extend by at least one amount above 0"
-ENDED = ("completed", "failed", "cancelled")
 
 
 class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -167,7 +166,9 @@ class Commands:
                         self._refuse(command, str(error))
                         return
                     assert isinstance(submitted, TaskSubmitted)
-                    self._extend(command, body, status, submitted.budget)
+                    shared = limits_of(admission.house.pool)
+                    limits = {**shared, **submitted.budget}
+                    self._extend(command, body, status, limits)
 
         def look(reader: Reader) -> tuple[bytes | None, list[Record]]:
             first = reader.records(0, 1, f"task/{task}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..events import ProgressSeen, QueueReopened
-from .queue import ENDING, QueueState
+from .queue import QueueState
 
 if TYPE_CHECKING:
     from .actor import Admission
@@ -37,7 +37,7 @@ def suspects(state: QueueState, held: frozenset[str]) -> list[str]:
 
     def rank(name: str) -> tuple[bool, int, int]:
         place = state.tasks[name]
-        waits = place.order in ENDING and name in parents
+        waits = place.ending and name in parents
         return waits, -place.deaths, place.place
 
     return sorted(names, key=rank)
@@ -108,7 +108,7 @@ class Isolation:
     def _awaited(self) -> list[str]:
         """The queued sub-tasks without whose end a running task cannot end."""
         state = self._admission.state
-        ending = {name for name in state.running() if state.tasks[name].order in ENDING}
+        ending = {name for name in state.running() if state.tasks[name].ending}
         return [
             name
             for name, one in state.tasks.items()

@@ -67,6 +67,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     struck: bool = True
     not_before: float = 0.0
     parent: str = ""
+    ending: bool = False  # it was told to end, whatever it was woken for since
 
     @property
     def woken(self) -> bool:
@@ -164,6 +165,8 @@ def apply(state: QueueState, event: Event) -> QueueState:
         case TaskWoken(task=task, order=order, by=by):
             old = state.tasks[task]
             where = "active" if old.where == "active" else "queued"
+            # Only of a parked task can a cancel be taken back.
+            back = old.where == "parked" and old.order == "cancel"
             place = change(
                 old,
                 where=where,
@@ -172,6 +175,7 @@ def apply(state: QueueState, event: Event) -> QueueState:
                 since=old.epoch + 1,
                 lacks_agent=False,
                 deaths=0 if order == "resume" else old.deaths,
+                ending=order in ENDING or (old.ending and not back),
             )
         case TaskActivated():
             old = state.tasks[event.task]
@@ -255,8 +259,8 @@ def _turned(
 def _winds_up(state: QueueState, name: str) -> bool:
     place = state.tasks[name]
     parent = state.tasks.get(place.parent)
-    waits = parent is not None and parent.where == "active" and parent.order in ENDING
-    return waits or place.order in ENDING
+    waits = parent is not None and parent.where == "active" and parent.ending
+    return waits or place.ending
 
 
 def due(
@@ -291,7 +295,8 @@ def due(
             first.append(name)
         elif name not in held and (one.not_before <= now or name in ripe):
             waiting.append(name)
-    free = slots - len(state.active()) - len(first)
+    active = sum(name not in held for name in state.active())
+    free = slots - active - len(first)
     if free > 0:
         rounds = dict(state.rounds)
         _in_turn(state, first, rounds, len(first))

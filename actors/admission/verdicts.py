@@ -19,8 +19,7 @@ from ..events import EffectResolved
 from ..ledger.rows import DoubtRow
 from ..names import DOUBTS, TASK_ROWS, VERDICTS, effect
 from ..protocol import Resolve
-from ..task.rows import TaskRow
-from .commands import ENDED
+from ..task.rows import ENDED, TaskRow
 
 if TYPE_CHECKING:
     from .actor import Admission

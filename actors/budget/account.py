@@ -236,7 +236,7 @@ def refusal(
         if name in FLOORED and not closing:
             keep = int(state.granted[name] * floor)
         if name == "milliseconds":
-            wanted = 1  # time is not estimated: some of it must be left
+            wanted = max(wanted, 1)  # some must be left where nobody knows how much
         overdrawn = available < 0 and name in state.lowered
         if overdrawn or (wanted and available - wanted < keep):
             return Refusal(

@@ -25,6 +25,7 @@ from ..protocol import (
     GrantBack,
     Grants,
     Hold,
+    Learned,
     Reserve,
     ReserveReply,
     ReturnGrant,
@@ -43,6 +44,7 @@ from .account import (
     refusal,
     unpriced,
 )
+from .estimates import Samples, fitted, lessons, merged
 from .share import portion
 
 __all__ = ["Account"]
@@ -51,7 +53,8 @@ __all__ = ["Account"]
 class Account(Durable[AccountState]):
     """Reserves, holds and settles; every answer is safe to ask for twice.
 
-    On its start it takes the grants that the pool recorded and it did not.
+    On its start it takes the grants that the pool recorded and it did not. What calls
+    took it learns in memory and hands to the pool when it ends: one write for all.
     """
 
     label = "account"
@@ -63,6 +66,9 @@ class Account(Durable[AccountState]):
         self._granted = False
         self._waiting: list[Reserve] = []
         self._closing: Address | None = None
+        self._asked: dict[str, tuple[str, Amounts]] = {}  # names, first estimates
+        self._known: Samples = {}
+        self._learned: Samples = {}  # since it started
 
     def fold(self, state: AccountState, event: Event) -> AccountState:
         """Fold by the account's arithmetic."""
@@ -71,6 +77,12 @@ class Account(Durable[AccountState]):
     def loaded(self, folded: Folded) -> None:
         """Ask the pool which grants there are."""
         self._fetch()
+
+    def stopped(self) -> None:
+        """Hand over what was learned; a crash loses it, and nothing else."""
+        if self._learned:
+            message = Learned(task=self.task, samples=self._learned)
+            self.house.address(POOL).tell(message)
 
     def handle(self, message: Any) -> None:
         """Answer the task and its ledger."""
@@ -87,7 +99,8 @@ class Account(Durable[AccountState]):
                 reply_to.tell(
                     StatementReply(books=self.state.books, left=self.state.available)
                 )
-            case Grants(grants=grants):
+            case Grants(grants=grants, samples=samples):
+                self._known = samples
                 self._take(grants)
             case CloseAccount(reply_to=reply_to):
                 self._close(reply_to)
@@ -131,6 +144,8 @@ class Account(Durable[AccountState]):
         else:
             if message.share is not None:
                 amounts = portion(self.state, amounts, message.share, floor=floor)
+            if message.name:
+                amounts = self._estimate(message)
             refused = refusal(self.state, amounts, floor=floor, closing=message.closing)
             if self.house.unknown_price == "refuse":
                 refused = unpriced(self.state, amounts) or refused
@@ -143,6 +158,7 @@ class Account(Durable[AccountState]):
                         amounts=amounts,
                     )
                 )
+                self._asked[f"{op}#{attempt}"] = message.name, message.amounts
         given: Amounts = {}
         if message.share is not None:
             own, limited = message.amounts, {*self.state.granted, *message.share}
@@ -155,7 +171,24 @@ class Account(Durable[AccountState]):
             ReserveReply(op=op, attempt=attempt, refusal=refused, given=given)
         )
 
+    def _estimate(self, message: Reserve) -> Amounts:
+        return fitted(
+            merged(self._known, self._learned),
+            message.name,
+            message.amounts,
+            message.price,
+            timed="milliseconds" in self.state.granted,
+        )
+
+    def _learn(self, message: Settle) -> None:
+        name, asked = self._asked.pop(f"{message.op}#{message.attempt}", ("", {}))
+        if name and message.completed and message.amounts is not None:
+            used, reported = message.amounts, message.reported
+            more = lessons(name, asked, used, reported=reported)
+            self._learned = merged(self._learned, more)
+
     def _settle(self, message: Settle) -> None:
+        self._learn(message)
         aside = self.state.reserved.get(f"{message.op}#{message.attempt}")
         if aside is not None:
             amounts = aside.amounts if message.amounts is None else message.amounts

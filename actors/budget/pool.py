@@ -8,7 +8,14 @@ import msgspec
 
 from ...storage.records import Row
 from ..durable import Durable, Folded
-from ..events import Amounts, Event, Granted, GrantReturned, PoolOpened
+from ..events import (
+    Amounts,
+    EstimatesLearned,
+    Event,
+    Granted,
+    GrantReturned,
+    PoolOpened,
+)
 from ..house import House
 from ..names import POOL, account
 from ..protocol import (
@@ -19,9 +26,11 @@ from ..protocol import (
     FetchGrants,
     GrantBack,
     Grants,
+    Learned,
     ReturnGrant,
 )
 from .account import add, limits_of, lowered, subtract
+from .estimates import Samples, merged
 
 __all__ = ["Pool", "PoolState", "apply_pool", "share"]
 
@@ -41,6 +50,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     """Limits, what is out with tasks or used by ended ones, grants of live tasks.
 
     The grants in `passed` are within the grant of another task, and not out once more.
+    `samples` are what calls of all tasks have taken.
     """
 
     version: int = 0
@@ -48,6 +58,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     out: Amounts = msgspec.field(default_factory=dict)
     grants: dict[str, dict[str, Amounts]] = msgspec.field(default_factory=dict)
     passed: tuple[str, ...] = ()
+    samples: Samples = msgspec.field(default_factory=dict)
 
 
 def apply_pool(state: PoolState, event: Event) -> PoolState:
@@ -75,6 +86,9 @@ def apply_pool(state: PoolState, event: Event) -> PoolState:
             ended = state.grants.get(task, {})
             passed = tuple(grant for grant in state.passed if grant not in ended)
             return change(state, version=version, out=out, grants=grants, passed=passed)
+        case EstimatesLearned(samples=samples):
+            known = merged(state.samples, samples)
+            return change(state, version=version, samples=known)
     raise TypeError(f"{type(event).__name__} does not belong to a pool")
 
 
@@ -134,6 +148,8 @@ class Pool(Durable[PoolState]):
                 if task in self.state.grants:
                     self._take_back(message)
                 reply_to.tell(GrantBack(task=task))
+            case Learned(task=task, samples=samples):
+                self.append(EstimatesLearned(task=task, samples=samples))
 
     def _take_back(self, message: ReturnGrant) -> None:
         """What is left, and whole what was granted when the account had closed.
@@ -241,4 +257,5 @@ class Pool(Durable[PoolState]):
 
     def _tell(self, task: str) -> None:
         grants = self.state.grants.get(task, {})
-        self.house.address(account(task)).tell(Grants(task=task, grants=grants))
+        message = Grants(task=task, grants=grants, samples=self.state.samples)
+        self.house.address(account(task)).tell(message)

@@ -255,6 +255,8 @@ class Ledger(Durable[LedgerState]):
             amounts=amounts,
             fill=fill,
             beside=entry.beside,
+            completed=entry.status == "completed" and entry.by == "run",
+            reported=entry.source == "reported",
             reply_to=self.address,
         )
         key = ("settle", entry.op, entry.attempt)

@@ -305,8 +305,8 @@ class Task(Durable[TaskState]):
 
     def abandon(self, op: Op) -> None:
         """Let go of an operation that is not under way."""
-        if op.op in self.operations.sent:
-            return  # under way: its outcome is waited for
+        if op.op in self.operations.sent or self.operations.fetches(op):
+            return  # its outcome is waited for
         doubt = op.doubt or op.op in self.operations.in_doubt
         reason = "cancelled before it was started (not_started)"
         if doubt:

@@ -130,6 +130,9 @@ class StopFor(msgspec.Struct, frozen=True, tag=True):
     closing: bool = False
 
 
+OVERDUE = StopFor("deadline", "the task's deadline has passed", "cancel")
+
+
 class Close(msgspec.Struct, frozen=True, tag=True):
     """Decide the outcome of the task."""
 
@@ -190,7 +193,7 @@ def decide(
     if opened:
         return (_wait(opened),)
     if state.task.deadline is not None and now >= state.task.deadline:
-        return (StopFor("deadline", "the task's deadline has passed", "cancel"),)
+        return (OVERDUE,)
     return (_work(state, now, retries, judged),)
 
 

@@ -10,13 +10,23 @@ from ..budget.account import Refusal
 from ..events import CallTool
 from ..names import ledger
 from . import closing
+from .attempt import attempt_of
 from .state import Op
 
 if TYPE_CHECKING:
     from .actor import Task
     from .operations import Operations
 
-__all__ = ["Limits"]
+__all__ = ["Limits", "sample_name"]
+
+
+def sample_name(task: Task, op: Op) -> str:
+    """The name that what such a call takes is learned by; undos and sub-tasks: none."""
+    if not isinstance(op.action, CallTool):
+        return f"model:{task.agent.model.name}"
+    if op.undoes or task.subtasks.share(op) is not None:
+        return ""
+    return f"tool:{op.action.tool}"
 
 
 class Limits:
@@ -70,7 +80,7 @@ class Limits:
         task = self._task
         self._operations.sent.add(op.op)
         message = msgspec.structs.replace(
-            self._operations.perform(op, None), limited=f"limit: {refusal}"
+            attempt_of(self._task, op, None), limited=f"limit: {refusal}"
         )
         to = task.house.address(ledger(task.id))
         task.requests.send(("perform", op.op, op.attempt), to, message)

@@ -31,15 +31,16 @@ from ..names import account, context, effect, ledger
 from ..protocol import (
     Assemble,
     Built,
-    Perform,
     Performed,
     Replied,
     Reserve,
     ReserveReply,
 )
 from . import closing
+from . import decide as next_
+from .attempt import attempt_of
 from .decide import StopFor
-from .limits import Limits
+from .limits import Limits, sample_name
 from .recovery import exchange, told, view_of
 from .state import Op
 
@@ -72,6 +73,7 @@ class Operations:
         self._limits = Limits(task, self)
         self.sent: set[int] = set()
         self.in_doubt: set[int] = set()  # may have run, by the record
+        self._ended: dict[int, int] = {}  # attempts of open operations, by the record
 
     # ── out ──────────────────────────────────────────────────────────────────────
 
@@ -81,9 +83,9 @@ class Operations:
         One that the ledger has in hand is not begun again: its reservation may be
         settled by now, and a second one would be charged too.
         """
-        if op.op in self.sent or not self._task.approvals.passes(op):
+        if op.op in self.sent or self.fetches(op):
             return
-        if not self._task.subtasks.passes(op):
+        if not self._task.approvals.passes(op) or not self._task.subtasks.passes(op):
             return
         backoff = RETRY_FIRST * 2 ** (op.tries - 1) if op.tries else 0.0
         if wait := self._task.slots.pause(op, backoff):
@@ -91,17 +93,39 @@ class Operations:
         else:
             self.begin(op)
 
+    def fetches(self, op: Op) -> bool:
+        """Whether an attempt has ended that nobody has heard of: then ask for it.
+
+        Somebody said how it ended while the task was on its way to sleep.
+        """
+        ended = self._ended.pop(op.op, 0) == op.attempt
+        if ended:
+            self._send(op)
+        return ended
+
     def begin(self, op: Op) -> None:
         """Take a slot, where its service has a window, then send the first leg."""
         if self._task.slots.passes(op):
             self.start(op)
 
     def start(self, op: Op) -> None:
-        """Send the first leg."""
-        if isinstance(op.action, CallModel):
+        """Send the first leg, unless the task's time is over."""
+        task = self._task
+        deadline = task.state.task.deadline
+        if deadline is not None and task.house.now() >= deadline and self._is_new(op):
+            task.parting.stop_for(next_.OVERDUE, op)
+        elif isinstance(op.action, CallModel):
             self._assemble(op, op.action)
         else:
             self._reserve(op, self.own(op), self._task.subtasks.share(op))
+
+    def _is_new(self, op: Op) -> bool:
+        """Whether an operation is work that can be left: nothing of it has happened."""
+        if op.doubt or op.op in self.in_doubt or op.gate == "returned":
+            return False
+        if isinstance(op.action, CallTool):
+            return not op.action.undoes
+        return op.action.purpose == "work"
 
     @staticmethod
     def own(op: Op) -> Amounts:
@@ -179,6 +203,8 @@ class Operations:
             reply_to=task.address,
             share=share,
             closing=closing.is_closing(op),
+            name=sample_name(task, op),
+            price=task.agent.price,
         )
         to = task.house.address(account(task.id))
         task.requests.send(("reserve", op.op, op.attempt), to, message)
@@ -209,43 +235,7 @@ class Operations:
         request = self._requests.pop(op.op, None)
         to = task.house.address(ledger(task.id))
         key = ("perform", op.op, op.attempt)
-        task.requests.send(key, to, self.perform(op, request))
-
-    def perform(self, op: Op, request: ModelRequest | None) -> Perform:
-        """The message that asks the ledger for an attempt."""
-        model = Perform(
-            op=op.op,
-            attempt=op.attempt,
-            step=op.step,
-            kind="model",
-            name="model",
-            arguments="",
-            occurrence=op.op,
-            call_id="",
-            parent=0,
-            request=request,
-            reply_to=self._task.address,
-            start_by=self._task.slots.start_by(op),
-        )
-        action = op.action
-        if not isinstance(action, CallTool):
-            return model
-        return msgspec.structs.replace(
-            model,
-            kind="tool",
-            name=action.tool,
-            arguments=action.arguments,
-            call_id=action.call_id,
-            parent=action.parent,
-            approval="" if op.rejected else op.approval,
-            expires=op.expires,
-            earlier=max(op.asks - 1, 0),
-            edited=op.edited,
-            rejected=op.rejected,
-            since=self._task.state.anew,
-            given=self._task.subtasks.given(op.op),
-            undoes=action.undoes,
-        )
+        task.requests.send(key, to, attempt_of(self._task, op, request))
 
     # ── back ─────────────────────────────────────────────────────────────────────
 
@@ -366,6 +356,8 @@ class Operations:
         for entry in entries:
             if entry.status == "unknown" and open_ops.get(entry.op) == entry.attempt:
                 self.in_doubt.add(entry.op)
+            elif entry.op in open_ops and entry.status != "pending":
+                self._ended[entry.op] = entry.attempt
             if entry.kind == "model" and entry.status == "completed":
                 self.hold(entry.op, entry.result)
             elif entry.status == "pending" or entry.op in open_ops:
@@ -415,5 +407,4 @@ class Operations:
         reply = self.replies.pop(op, None)
         if reply is None or not (reply.content or "").strip():
             return
-        block = exchange(op, reply, [])
-        self._scratch.append(block)
+        self._scratch.append(exchange(op, reply, []))

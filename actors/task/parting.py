@@ -152,7 +152,9 @@ class Parting:
         """Tell admission once `seq` is flushed, and end with the family."""
         task = self._task
         self.leaving = True
-        message = Stopped(task=task.id, how=how, status=task.state.status)
+        message = Stopped(
+            task=task.id, epoch=task.epoch, how=how, status=task.state.status
+        )
         admission = task.house.address(ADMISSION)
 
         def flushed() -> None:

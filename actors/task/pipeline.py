@@ -30,6 +30,7 @@ from ..events import (
 from ..ledger.entry import Entry
 from ..names import ledger
 from ..protocol import Performed, Recall, Verified, Verify
+from .attempt import attempt_of
 from .recovery import check_declaration, declaration_of, operations
 from .state import Op
 
@@ -98,7 +99,7 @@ class Pipeline:
     def verify(self) -> None:
         """Step 3 begins: have every open operation decided."""
         task = self._task
-        wanted = [task.operations.perform(op, None) for op in task.state.open_ops()]
+        wanted = [attempt_of(task, op, None) for op in task.state.open_ops()]
         self._verdicts = {one.op: "" for one in wanted}
         if not wanted:
             self._verify_done()

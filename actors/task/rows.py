@@ -14,6 +14,7 @@ from .state import TaskState
 
 __all__ = [
     "COMES",
+    "ENDED",
     "PASSIVE",
     "RESTS",
     "ApprovalRow",
@@ -39,6 +40,8 @@ COMES = (
 )  # pauses that end when something comes
 
 RESTS = ("timer", "rate", "subtask")  # pauses that are no stop: nobody need end them
+ENDED = ("completed", "failed", "cancelled")  # statuses of tasks that are no more
+
 PASSIVE = ("paused", "waiting")  # statuses of rows of tasks that stopped on their own
 
 

@@ -29,7 +29,7 @@ from ..protocol import Cancel, Given, Submit
 from ..submission import make_submission
 from ..tool import Tool
 from .decide import Drive
-from .rows import TaskRow
+from .rows import ENDED, TaskRow
 from .state import Op
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Subtasks", "SubtasksFound"]
 
-ENDED = ("completed", "failed", "cancelled")
 LOST = "it could not be started: its agent is not registered any more"
 
 

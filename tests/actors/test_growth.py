@@ -157,7 +157,7 @@ def test_a_step_is_as_much_work_late_as_early(long: Long) -> None:
 
 @pytest.mark.timeout(180)
 def test_a_recovery_loads_as_much_late_as_early(long: Long) -> None:
-    # R8: load time does not grow with the steps.
+    # R8, B79: what a recovery loads does not grow with the steps.
     assert max(long.replayed) <= 64 + 16
     early, _, late = long.snapshots
     assert late < 1.2 * early

@@ -424,3 +424,37 @@ def test_a_call_cancelled_before_it_started_has_failed() -> None:
         ("failed", "cancelled before it was started (not_started)")
     ]
     assert mail.calls == 0
+
+
+@pytest.mark.parametrize("happened", [True, False])
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_word_that_meets_a_task_on_its_way_to_sleep_is_booked_once(
+    happened: bool, cancelled: bool
+) -> None:
+    # P3: whatever the task does when the verdict is recorded
+    for steps in range(0, 90, 3):
+        post = Post()
+        house, task, effect = post.doubted(seed=steps)
+        send(house, "c1", "resume", task.id)
+        for _ in range(steps):
+            house.sim.step()
+        assert house.runtime.resolve(effect, happened=happened)
+        post.lost = False
+        if cancelled:
+            for _ in range(steps % 13):
+                house.sim.step()
+            house.runtime.ask_cancel(task.id, "operator")
+        result = house.finish(task.id)
+        assert result.status in ("completed", "cancelled")
+        charged = result.spent["tool_calls"].get("post", 0)
+        unknown = result.spent_unknown["tool_calls"].get("post", 0)
+        if result.status == "completed":
+            assert (charged, unknown) == (happened + len(post.posted) - 1, 0)
+        assert charged + unknown <= len(post.posted)
+        assert unbalanced(house.store) == []
+        keys = [(one.op, one.attempt) for one in _settled(house, task)]
+        assert len(keys) == len(set(keys))
+
+
+def _settled(house: House, task: Handle) -> list[Settled]:
+    return house.of(names.account(task.id), Settled)

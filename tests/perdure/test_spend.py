@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -281,6 +282,48 @@ def test_a_store_without_spending_says_so() -> None:
     assert list(views_text.spend_text(found)) == ["nothing was spent"]
 
 
+# ── what was learned ─────────────────────────────────────────────────────────────
+
+
+def learned() -> Ledgers:
+    store = Ledgers()
+    for task, name in (("t-1", "look"), ("t-2", "send")):
+        store.submit(task)
+        store.attempt(task, 1, attempt(kind="tool", name=name))
+        store.attempt(task, 2, attempt(name="small"))
+    samples = {
+        "tool:look": (1_500, 900, 800),
+        "tool:send": (5, 7),
+        "tool:gone": (1, 1, 1),
+        "model:small": (2_000,) * 3,
+        "input:model:small": (800,) * 3,
+    }
+    event = events.EstimatesLearned(task="t-1", samples=samples)
+    store.write("services/pool", event)
+    return store
+
+
+def test_what_calls_usually_take_is_shown_of_what_was_called() -> None:
+    found = spend(learned().reader, None, "tool").estimates
+    assert [msgspec.structs.astuple(one) for one in found] == [
+        ("model:small", 3, 2.0, 0.8),
+        ("tool:look", 3, 1.5, None),
+        ("tool:send", 2, None, None),
+    ]
+
+
+def test_of_one_task_only_its_own_tools_and_models_are_shown() -> None:
+    found = spend(learned().reader, "t-2", "tool")
+    assert [one.name for one in found.estimates] == ["model:small", "tool:send"]
+    shown_ = [line.split() for line in views_text.spend_text(found)][-4:]
+    assert shown_ == [
+        [],
+        ["USUALLY", "SAMPLES", "SECONDS", "INPUT"],
+        ["model:small", "3", "2", "x", "0.8"],
+        ["tool:send", "2", "?"],
+    ]
+
+
 # ── the command ──────────────────────────────────────────────────────────────────
 
 
@@ -304,6 +347,9 @@ def test_the_command_says_what_a_task_used(
     before = json.loads(capsys.readouterr().out)
     assert main(["spend", task[:6], "--by", "model", "--store", path, "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
+    (estimate,) = value.pop("estimates")
+    assert (estimate["name"], estimate["samples"]) == ("model:small", 1)
+    before.pop("estimates")  # learned once the task's account ends
     assert value == before
     (line,) = value["total"]
     assert (line["attempts"], line["retries"]) == (2, 1)

@@ -189,7 +189,7 @@ def _follow(
             account.granted.update(body["amounts"])
         case "Reserved":
             for name in account.granted:
-                if name == "milliseconds" or not body["amounts"].get(name):
+                if not body["amounts"].get(name):
                     continue
                 keep = int(account.granted[name] * FLOOR) if name in FLOORED else 0
                 keep = 0 if body["op"] in account.closing else keep

@@ -87,10 +87,17 @@ def test_each_dimension_is_limited_on_its_own() -> None:
     assert "model_calls: 1 wanted, 0 left of 1" in str(refused)
 
 
-def test_time_is_refused_only_when_none_is_left() -> None:
-    estimate = {"milliseconds": 90_000}
-    assert refusal(account(milliseconds=1), estimate, floor=0.0) is None
-    assert refusal(account(milliseconds=0), estimate, floor=0.0) is not None
+def test_time_that_nobody_estimates_is_refused_only_when_none_is_left() -> None:
+    assert refusal(account(milliseconds=1), {"tool_calls": 1}, floor=0.0) is None
+    assert refusal(account(milliseconds=0), {"tool_calls": 1}, floor=0.0) is not None
+
+
+def test_time_that_is_estimated_must_be_left() -> None:
+    # B62
+    state = reserved(account(milliseconds=100), 1, milliseconds=60)
+    assert refusal(state, {"milliseconds": 40}, floor=0.10) is None
+    refused = refusal(state, {"milliseconds": 41}, floor=0.0)
+    assert str(refused) == "milliseconds: 41 wanted, 40 left of 100"
 
 
 def test_a_model_call_without_a_price_is_refused_where_cost_is_limited() -> None:

@@ -12,6 +12,7 @@ import apsw
 
 import perdure
 
+NEEDS_PYTEST = "perdure.testing.fixtures"  # whoever loads it has it
 WAL_RESET_FIXED = (3, 51, 3)  # SQLite's release notes: the WAL-reset bug
 
 
@@ -24,7 +25,7 @@ def modules() -> list[str]:
 
 def main() -> None:
     for name in modules():
-        if not name.endswith("__main__"):
+        if not name.endswith("__main__") and name != NEEDS_PYTEST:
             importlib.import_module(name)
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if version < WAL_RESET_FIXED:

@@ -216,19 +216,19 @@ def test_the_door_lets_no_call_out_under_the_approval_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # K45: whatever the task believes.
-    from perdure.actors.task.operations import Operations
+    from perdure.actors.task import operations
 
-    perform = Operations.perform
+    perform = operations.attempt_of
 
-    def forged(self: Any, op: Any, request: Any) -> Any:
+    def forged(task: Any, op: Any, request: Any) -> Any:
         import msgspec
 
-        wanted = perform(self, op, request)
+        wanted = perform(task, op, request)
         if wanted.approval:
             return msgspec.structs.replace(wanted, arguments='{"path":"other"}')
         return wanted
 
-    monkeypatch.setattr(Operations, "perform", forged)
+    monkeypatch.setattr(operations, "attempt_of", forged)
     world = World()
     house = House(deleter(world, [[("delete", {"path": "x"})]]))
     task = house.submit()

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from perdure.actors.admission.activation import Activation
+from perdure.actors.admission.callers import Callers
 from perdure.actors.budget.account import Books
 from perdure.actors.budget.pool import Pool
 from perdure.actors.events import Granted
@@ -20,12 +20,11 @@ __all__ = ["PART_MUTANTS"]
 
 def forget_the_parent() -> Any:
     """A sub-task that ends wakes nobody."""
-    ended = Activation._ended
 
-    def alone(activation: Activation, place: Any, left: Any) -> None:
-        ended(activation, msgspec.structs.replace(place, parent=""), left)
+    def alone(callers: Callers, message: Any, row: Any, left: Any) -> None:
+        callers._admission.append(left)
 
-    return patch.object(Activation, "_ended", alone)
+    return patch.object(Callers, "wake_parent", alone)
 
 
 def pay_a_sub_task_twice() -> Any:

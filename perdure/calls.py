@@ -202,8 +202,8 @@ class TaskCalls(Asking):
         first = self._reading.read(lambda r: r.records(0, 1, f"task/{task}"))[0]
         submitted = self._house.event_of(first)
         assert isinstance(submitted, TaskSubmitted)
-        limits = {**limits_of(self._house.pool), **submitted.budget}
-        if wrong := why_not_extended(task, limits, amounts):
+        pool = self._house.pool
+        if wrong := why_not_extended(task, submitted.budget, pool, amounts):
             raise Misuse(wrong)
         if refusal := self._grant(task, amounts, lower=False):
             raise Misuse(f"task {task} cannot be extended: {refusal}")

@@ -8,6 +8,7 @@ import msgspec
 
 from .actors.agent import Agent
 from .actors.budget.account import shown
+from .actors.task import rows
 from .actors.task.rows import TaskRow
 
 __all__ = ["STOPPED", "Result", "Status", "Until", "ending", "result_of"]
@@ -22,7 +23,7 @@ Status: TypeAlias = Literal[
     "cancelled",
 ]
 Until: TypeAlias = Literal["stopped", "ended", "compensated"]
-ENDED = frozenset({"completed", "failed", "cancelled"})
+ENDED = frozenset(rows.ENDED)
 STOPPED = ENDED | {"paused", "parked"}
 
 

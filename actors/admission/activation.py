@@ -226,9 +226,6 @@ class Activation:
         self.starting.discard(task)
         self.watch(task)
         self._tell(task)  # what came while it started reached nobody
-        if admission.drains is not None:
-            order = Order(what="drain", by="close")
-            admission.house.address(task_name(task)).tell(order)
 
     def watch(self, task: str) -> None:
         """Hear of the task's supervisor and of the task itself."""
@@ -258,9 +255,9 @@ class Activation:
         admission, name = self._admission, task_name(task)
         place = admission.state.tasks[task]
         order = self.orders.get(task)
-        if order is not None and place.order not in ENDING:
-            admission.house.address(name).tell(order)
         self.remind(task)
+        if order is not None and place.order != "cancel":
+            admission.house.address(name).tell(order)
         if admission.drains is not None:  # it was restarting when the others heard it
             admission.house.address(name).tell(Order(what="drain", by="close"))
 

@@ -16,7 +16,7 @@ from ...storage.inbox import answer_row
 from ...storage.reader import Reader
 from ...storage.records import Command, Record, Row
 from ...supervision.faults import hit
-from ..budget.account import limits_of, why_not_extended
+from ..budget.account import why_not_extended
 from ..events import Amounts, CommandApplied, Event, TaskSubmitted
 from ..names import POOL, TASK_ROWS
 from ..protocol import Answer, Cancel, Enlarge, Resolve, Resume, WakeAgain
@@ -166,9 +166,7 @@ class Commands:
                         self._refuse(command, str(error))
                         return
                     assert isinstance(submitted, TaskSubmitted)
-                    shared = limits_of(admission.house.pool)
-                    limits = {**shared, **submitted.budget}
-                    self._extend(command, body, status, limits)
+                    self._extend(command, body, status, submitted.budget)
 
         def look(reader: Reader) -> tuple[bytes | None, list[Record]]:
             first = reader.records(0, 1, f"task/{task}")
@@ -182,7 +180,10 @@ class Commands:
         admission = self._admission
         task = command.subject
         lower = command.kind == "limit"
-        wrong = "" if lower else why_not_extended(task, limits, body.amounts)
+        wrong = ""
+        if not lower:
+            shared = admission.house.pool
+            wrong = why_not_extended(task, limits, shared, body.amounts)
         if status in ENDED:
             wrong = f"task {task} has ended ({status}); nothing to {command.kind}"
         elif not body.amounts or min(body.amounts.values()) < 0:

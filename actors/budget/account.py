@@ -134,8 +134,12 @@ def limits_of(budget: Budget) -> Amounts:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def why_not_extended(task: str, limits: Amounts, more: Amounts) -> str:
-    """Why a budget of these limits cannot be added to, or nothing where it can."""
+def why_not_extended(task: str, own: Amounts, pool: Budget, more: Amounts) -> str:
+    """Why a task's limits cannot be added to, or nothing where they can.
+
+    What only the pool limits is limited by the task's share of it.
+    """
+    limits = {**limits_of(pool), **own}
     free = sorted(set(more) - set(limits))
     if not free:
         return ""

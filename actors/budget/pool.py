@@ -183,14 +183,17 @@ class Pool(Durable[PoolState]):
 
     def _grant_first(self, message: Allocate) -> str | None:
         task, parent = message.task, message.parent
-        grant = f"{task}/first"
+        given: Amounts | str = message.amounts
         if not parent:
-            return self._grant(task, grant, message.amounts)
-        granted = Granted(
-            grant=grant, task=task, amounts=message.amounts, parent=parent
-        )
-        self.append(granted)
+            given = self._share(message.amounts)
+        if isinstance(given, str):
+            return given
+        grant = f"{task}/first"
+        self.append(Granted(grant=grant, task=task, amounts=given, parent=parent))
         return None
+
+    def _share(self, wanted: Amounts) -> Amounts | str:
+        return share(self.state, wanted, active=self.house.baseline.active_tasks)
 
     def _look(self, message: Enlarge) -> None:
         """See first whether the task has given all back: nothing would come again."""
@@ -218,19 +221,12 @@ class Pool(Durable[PoolState]):
         self._tell(task)
         self._enlarged(message, refusal)
 
-    def _grant(
-        self, task: str, grant: str, wanted: Amounts, *, only: bool = False
-    ) -> str | None:
-        given = share(self.state, wanted, active=self.house.baseline.active_tasks)
-        if isinstance(given, str):
-            return given
-        if only:
-            given = wanted
-        self.append(Granted(grant=grant, task=task, amounts=given))
-        return None
-
     def _give(self, task: str, grant: str, more: Amounts) -> str | None:
-        return self._grant(task, grant, more, only=True)
+        found = self._share(more)
+        if isinstance(found, str):
+            return found
+        self.append(Granted(grant=grant, task=task, amounts=more))
+        return None
 
     def _lower(self, task: str, grant: str, limits: Amounts) -> str | None:
         """Lower limits; the task gives back what it does not use at its end."""

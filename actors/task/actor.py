@@ -44,7 +44,7 @@ from .judge import Judged, Judging
 from .operations import Operations, TryAgain
 from .parting import Parting
 from .pipeline import Pipeline
-from .rows import COMES, Wake, task_row
+from .rows import COMES, ENDED, Wake, task_row
 from .slots import Slots
 from .state import Op, TaskState, apply
 from .subtasks import Subtasks, SubtasksFound
@@ -88,7 +88,7 @@ class Task(Durable[TaskState]):
         """Begin, resume, or recover; in that order of what the stream shows."""
         clean = self.wake.take_clean()
         state = self.state
-        if state.status in ("completed", "failed", "cancelled"):
+        if state.status in ENDED:
             self.parting.leave("ended", self.last_seq)
             return
         self.approvals.begin()

@@ -31,7 +31,7 @@ from ..ledger.entry import approval_id
 from ..names import APPROVAL_ANSWERS
 from ..tool import Tool
 from .decide import Drive
-from .rows import ApprovalRow, approval_row, timer_row
+from .rows import WAITS, ApprovalRow, approval_row, timer_row
 from .state import Op
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class Approvals:
         task = self._task
         now = task.house.now()
         if any(_over(op, now) for op in task.state.open_ops()):
-            task.parting.gone_on("approval", "timer", "subtask", "rate")
+            task.parting.gone_on(*WAITS)
 
     def look(self) -> None:
         """Read the answers to what is open, behind all appends so far."""
@@ -297,7 +297,7 @@ class Approvals:
         task.append(taken, rows=self._closed(signed, status))
         if answer.approved:
             self._valid[op.op] = op.attempt
-        task.parting.gone_on("approval", "timer", "subtask", "rate")
+        task.parting.gone_on(*WAITS)
 
     def _call_of(self, op: Op) -> str:
         assert isinstance(op.action, CallTool)

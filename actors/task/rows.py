@@ -17,6 +17,7 @@ __all__ = [
     "ENDED",
     "PASSIVE",
     "RESTS",
+    "WAITS",
     "ApprovalRow",
     "TaskRow",
     "TimerRow",
@@ -30,16 +31,9 @@ __all__ = [
     "timer_row",
 ]
 
-COMES = (
-    "approval",
-    "budget",
-    "timer",
-    "rate",
-    "subtask",
-    "unknown_effect",
-)  # pauses that end when something comes
-
 RESTS = ("timer", "rate", "subtask")  # pauses that are no stop: nobody need end them
+WAITS = ("approval", *RESTS)  # pauses of a task that only has calls which wait
+COMES = (*WAITS, "budget", "unknown_effect")  # those that end when something comes
 ENDED = ("completed", "failed", "cancelled")  # statuses of tasks that are no more
 
 PASSIVE = ("paused", "waiting")  # statuses of rows of tasks that stopped on their own

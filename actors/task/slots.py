@@ -21,7 +21,7 @@ from ..protocol import (
     WindowIsClosed,
 )
 from . import closing
-from .rows import timer_row
+from .rows import WAITS, timer_row
 from .state import Op
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Slots:
         task = self._task
         now = task.house.now()
         if any(0 < op.rest.until <= now for op in task.state.open_ops()):
-            task.parting.gone_on("approval", "timer", "subtask", "rate")
+            task.parting.gone_on(*WAITS)
 
     def dropped(self, op: Op) -> list[Row]:
         """The row of a wait that nobody need end any more, if there is one."""

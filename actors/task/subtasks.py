@@ -29,7 +29,7 @@ from ..protocol import Cancel, Given, Submit
 from ..submission import make_submission
 from ..tool import Tool
 from .decide import Drive
-from .rows import ENDED, TaskRow
+from .rows import ENDED, WAITS, TaskRow
 from .state import Op
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class Subtasks:
     def _ended(self, op: Op, status: str, given: Given) -> None:
         task = self._task
         self._given[op.op] = given
-        task.parting.gone_on("approval", "timer", "subtask", "rate")
+        task.parting.gone_on(*WAITS)
         if op.gate == "delegated":
             task.append(SubtaskEnded(op=op.op, child=op.child, status=status))
             hit("subtask.ended", task.subject(op))

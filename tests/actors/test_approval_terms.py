@@ -21,7 +21,8 @@ from perdure.actors.events import (
 from perdure.actors.protocol import Answer
 from perdure.models import Scripted
 from perdure.supervision.faults import Fault, FaultPlan, installed
-from tests.actors.test_approvals import BOTH, deleted, deleter, paused, sound
+from tests.actors.runs import sound
+from tests.actors.test_approvals import BOTH, deleted, deleter, paused
 from tests.actors.test_clock_jumps import jump
 from tests.actors.world import Calls, House, Stuck, World, follow, outcomes
 

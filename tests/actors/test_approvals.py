@@ -25,18 +25,15 @@ from perdure.actors.events import (
 from perdure.actors.ledger.entry import approval_id
 from perdure.actors.tool import Effect
 from perdure.models import Scripted
-from tests.actors.runs import SERVICES, actors_of, not_reproduced
+from tests.actors.runs import SERVICES, actors_of, sound
 from tests.actors.world import (
     PLENTY,
     Calls,
     House,
     World,
     decode,
-    disturbed,
     follow,
     outcomes,
-    redone,
-    unbalanced,
 )
 
 BOTH: Sequence[Calls] = [[("delete", {"path": "q1"}), ("delete", {"path": "q2"})]]
@@ -75,16 +72,6 @@ def paused(house: House, task: str) -> list[str]:
 
 def deleted(world: World) -> list[str]:
     return sorted(text for _, text in world.sent)
-
-
-def sound(house: House) -> None:
-    assert redone(house.store) == []
-    assert unbalanced(house.store) == []
-    assert disturbed(house.store) == []
-    assert house.log.crashes() == []
-    assert house.log.strangers == []
-    house.runtime.close()
-    assert not_reproduced(house.store) == []
 
 
 def test_a_call_waits_as_a_row_and_runs_once_it_is_approved() -> None:

@@ -7,15 +7,22 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, Effect, Handle, RateLimit, delegate, tool
+from perdure import Agent, Budget, Effect, Handle, RateLimit, tool
 from perdure.actors import names
 from perdure.models import Scripted
 from tests.actors.desk import Desk
 from tests.actors.desk import agent as clerk
-from tests.actors.world import Calls, House, World, follow, job, unbalanced
+from tests.actors.world import (
+    Calls,
+    House,
+    World,
+    follow,
+    handing_on,
+    job,
+    unbalanced,
+)
 
 DAY = 24 * 3600.0
-HAND = {"agent": "agent", "goal": "the part"}
 
 
 def idle(name: str) -> Agent:
@@ -47,13 +54,7 @@ def test_an_end_outlives_a_kill_before_the_task_could_leave() -> None:
 
 
 def test_a_parent_hears_of_an_end_before_a_kill_whose_agent_is_away() -> None:
-    boss = Agent(
-        name="boss",
-        instructions="Hand on.",
-        model=Scripted(follow({"task": [[("delegate", HAND)]]})),
-        tools=[delegate],
-        recovery="rules",
-    )
+    boss = handing_on()
     house = House(boss, idle("agent"))
     task = house.submit("boss")
     assert house.until(lambda: "TaskClosed" in house.kinds(f"task/{task.id}.2"))
@@ -75,14 +76,7 @@ def test_a_parent_that_takes_effects_back_does_not_wait_for_a_slot_it_holds(
         """Post over a line that is cut."""
         raise ConnectionResetError("cut")
 
-    both: list[Calls] = [[("delegate", HAND), ("post", {})]]
-    boss = Agent(
-        name="boss",
-        instructions="Hand on, and post.",
-        model=Scripted(follow({"task": both})),
-        tools=[delegate, post],
-        recovery="rules",
-    )
+    boss = handing_on(post, also=[("post", {})])
     house = House(clerk(Desk(), approval=True), boss, active=1)
     task = house.submit("boss")
     part = f"{task.id}.2"
@@ -172,3 +166,21 @@ def test_tasks_that_are_held_leave_their_slots_to_others() -> None:
     house.reopen(resume=False)
     assert house.run(goal="new").status == "completed"
     assert [house.runtime.status(one.id) for one in held] == ["running"] * 2
+
+
+def test_a_pause_that_was_promised_is_heard_by_a_task_that_takes_effects_back() -> None:
+    for steps in range(0, 30, 2):
+        boss = handing_on()
+        house = House(clerk(Desk(), approval=True), boss, active=2)
+        task = house.submit("boss").id
+        runtime, part = house.runtime, f"{task}.2"
+        assert house.until(
+            lambda r=runtime, p=part: bool(r.approvals()) and r.row(p).reason != ""
+        )
+        house.sim.run_for(5.0)
+        runtime.ask_cancel(task, "operator", compensate=True)
+        for _ in range(steps):
+            house.sim.step()
+        if runtime.pause(task, "operator"):
+            house.sim.run_for(600.0)
+            assert runtime.row(task).status == "paused"

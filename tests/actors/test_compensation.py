@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from perdure import (
-    Agent,
     Budget,
     Effect,
     Misuse,
     NotSent,
-    delegate,
     tool,
 )
 from perdure.actors import names
@@ -22,11 +20,8 @@ from perdure.actors.ledger.entry import LedgerState
 from perdure.actors.ledger.entry import apply as apply_ledger
 from perdure.actors.task.state import TaskState
 from perdure.actors.task.state import apply as apply_task
-from perdure.models import Scripted
 from tests.actors.desk import Desk, agent, taken_back, waiting
-from tests.actors.world import Calls, House, follow
-
-HAND: dict[str, Any] = {"agent": "agent", "goal": "the part"}
+from tests.actors.world import Calls, House, handing_on
 
 
 def test_effects_are_taken_back_newest_first() -> None:
@@ -254,14 +249,7 @@ def test_an_undo_beyond_a_limit_waits_until_that_is_extended() -> None:
 
 def test_a_sub_task_that_runs_takes_its_effects_back_too() -> None:
     desk = Desk()
-    boss = Agent(
-        name="boss",
-        instructions="Hand on.",
-        model=Scripted(follow({"task": [[("delegate", HAND)]]})),
-        tools=[delegate],
-        recovery="rules",
-    )
-    house = House(agent(desk), boss, active=1)
+    house = House(agent(desk), handing_on(), active=1)
     task = house.submit("boss").id
     part = f"{task}.2"
     assert house.until(lambda: (house.runtime.approvals() or [None])[0] is not None)
@@ -275,14 +263,7 @@ def test_a_sub_task_that_runs_takes_its_effects_back_too() -> None:
 
 def test_a_resumed_sub_task_finds_a_slot_while_its_parent_waits_for_its_end() -> None:
     desk = Desk()
-    boss = Agent(
-        name="boss",
-        instructions="Hand on.",
-        model=Scripted(follow({"task": [[("delegate", HAND)]]})),
-        tools=[delegate],
-        recovery="rules",
-    )
-    house = House(agent(desk), boss, active=1)
+    house = House(agent(desk), handing_on(), active=1)
     task = house.submit("boss").id
     part = f"{task}.2"
     assert house.until(lambda: (house.runtime.approvals() or [None])[0] is not None)

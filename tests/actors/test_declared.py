@@ -12,7 +12,7 @@ from perdure.actors import names
 from perdure.actors.events import EffectRecorded, EffectRegistered
 from perdure.actors.model import ModelReply, ModelRequest
 from perdure.models import Scripted
-from tests.actors.test_approvals import sound
+from tests.actors.runs import sound
 from tests.actors.world import Calls, House, follow, outcomes, quick
 
 

@@ -9,8 +9,9 @@ import pytest
 from perdure import Agent, Misuse, Plan, Step, tool
 from perdure.actors.events import ApprovalAsked, EffectRegistered
 from perdure.models import ModelReply, Scripted, ToolCall
+from tests.actors.runs import sound
 from tests.actors.test_approval_terms import completes
-from tests.actors.test_approvals import BOTH, deleted, deleter, paused, sound
+from tests.actors.test_approvals import BOTH, deleted, deleter, paused
 from tests.actors.test_inbox import answered, send
 from tests.actors.world import Calls, House, Stuck, World, follow, outcomes
 

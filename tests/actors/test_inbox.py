@@ -13,8 +13,8 @@ from perdure.actors.admission.commands import CommandAnswer
 from perdure.actors.events import CommandApplied, Granted, TaskResumed, TaskWoken
 from perdure.storage.inbox import ANSWERS
 from perdure.storage.records import Command
-from tests.actors.runs import SERVICES, check, wide
-from tests.actors.test_approvals import deleted, deleter, paused, sound
+from tests.actors.runs import SERVICES, check, sound, wide
+from tests.actors.test_approvals import deleted, deleter, paused
 from tests.actors.world import House, World, job
 
 QUEUE = "services/admission"

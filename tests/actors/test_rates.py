@@ -23,15 +23,12 @@ from perdure.actors.events import (
 from perdure.models import ModelReply, Scripted, ServiceTrouble
 from perdure.supervision.faults import DELIVERY, Fault, FaultPlan, installed
 from perdure.views_text import sheet_text
-from tests.actors.runs import SERVICES, actors_of, not_reproduced
+from tests.actors.runs import SERVICES, actors_of, sound
 from tests.actors.world import (
     Calls,
     House,
-    disturbed,
     follow,
     quick,
-    redone,
-    unbalanced,
 )
 
 PER = 60.0  # seconds
@@ -110,13 +107,7 @@ def all_sent(house: House, post: Post, tasks: list[str], mails: int) -> None:
     assert post.most <= LIMIT.count
     assert len(post.got) == len({key for _, key in post.got}) == mails  # P2
     assert house.store.rows.get(names.TIMER_ROWS, {}) == {}
-    assert redone(house.store) == []
-    assert unbalanced(house.store) == []
-    assert disturbed(house.store) == []
-    assert house.log.crashes() == []
-    assert house.log.strangers == []
-    house.runtime.close()
-    assert not_reproduced(house.store) == []
+    sound(house)
 
 
 def test_twenty_tasks_send_three_mails_a_minute_and_no_more() -> None:

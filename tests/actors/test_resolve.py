@@ -18,8 +18,7 @@ from perdure.actors.events import (
 )
 from perdure.actors.model import ModelReply, ModelRequest
 from perdure.models import Scripted
-from tests.actors.runs import SERVICES, actors_of
-from tests.actors.test_approvals import sound
+from tests.actors.runs import SERVICES, actors_of, sound
 from tests.actors.test_inbox import answer, answered, applied, send
 from tests.actors.test_unknown import Mail, agent, records
 from tests.actors.world import Calls, House, Stuck, follow, outcomes, unbalanced

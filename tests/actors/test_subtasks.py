@@ -24,20 +24,18 @@ from perdure.actors.events import (
     TaskSubmitted,
 )
 from perdure.models import Scripted
-from tests.actors.runs import SERVICES, actors_of, not_reproduced
+from tests.actors.runs import SERVICES, actors_of, sound
 from tests.actors.world import (
+    HAND,
     Calls,
     House,
     World,
-    disturbed,
     follow,
     job,
-    redone,
     tools_of,
     unbalanced,
 )
 
-HAND: dict[str, Any] = {"agent": "agent", "goal": "the part"}
 WORK: Sequence[Calls] = [
     [("delegate", HAND), ("look", {"what": "a"})],
     [("send", {"text": "all of it"})],
@@ -82,13 +80,7 @@ def handed_on(house: House, world: World, task: str) -> None:
         "write": 1,
     }
     assert result.spent["model_calls"] == 3 + 7
-    assert redone(house.store) == []
-    assert unbalanced(house.store) == []
-    assert disturbed(house.store) == []
-    assert house.log.crashes() == []
-    assert house.log.strangers == []
-    house.runtime.close()
-    assert not_reproduced(house.store) == []
+    sound(house)
 
 
 def test_a_sub_task_is_a_task_and_its_result_one_observation() -> None:

@@ -13,17 +13,14 @@ from perdure.actors import names
 from perdure.actors.events import TaskActivated, TaskPaused, TimerFired, TimerSet
 from perdure.models import Scripted
 from perdure.supervision import SimulatedDispatcher, VirtualClock
-from tests.actors.runs import SERVICES, actors_of, not_reproduced
+from tests.actors.runs import SERVICES, actors_of, sound
 from tests.actors.world import (
     Calls,
     House,
     World,
-    disturbed,
     follow,
     job,
-    redone,
     tools_of,
-    unbalanced,
 )
 
 HOUR = 3600.0
@@ -52,13 +49,7 @@ def awake(house: House, world: World, task: str, since: float) -> None:
     assert len(house.of(f"task/{task}", TimerFired)) == 1
     assert house.sim.clock.time() >= since + HOUR
     assert house.store.rows.get(names.TIMER_ROWS, {}) == {}
-    assert redone(house.store) == []
-    assert unbalanced(house.store) == []
-    assert disturbed(house.store) == []
-    assert house.log.crashes() == []
-    assert house.log.strangers == []
-    house.runtime.close()
-    assert not_reproduced(house.store) == []
+    sound(house)
 
 
 def test_a_sleeping_task_holds_no_slot_and_no_actor() -> None:

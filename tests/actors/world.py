@@ -13,7 +13,18 @@ from typing import Any
 
 import msgspec
 
-from perdure import Agent, Baseline, Budget, Handle, Plan, Result, Runtime, Step, tool
+from perdure import (
+    Agent,
+    Baseline,
+    Budget,
+    Handle,
+    Plan,
+    Result,
+    Runtime,
+    Step,
+    delegate,
+    tool,
+)
 from perdure.actors.budget.account import AccountState, conserved
 from perdure.actors.budget.account import apply as apply_account
 from perdure.actors.context.render import moving_data
@@ -339,6 +350,20 @@ def job(world: World, **options: Any) -> Agent:
     return Agent(instructions="Do the job.", **options)
 
 
+HAND: dict[str, Any] = {"agent": "agent", "goal": "the part"}
+
+
+def handing_on(*tools: Any, also: Calls = ()) -> Agent:
+    """An agent `boss` that has agent `agent` do a part, and makes calls beside it."""
+    return Agent(
+        name="boss",
+        instructions="Hand on.",
+        model=Scripted(follow({"task": [[("delegate", HAND), *also]]})),
+        tools=[delegate, *tools],
+        recovery="rules",
+    )
+
+
 # ── what must hold of every store ────────────────────────────────────────────────
 
 
@@ -406,6 +431,7 @@ def quick(**options: Any) -> Baseline:
 
 
 __all__ = [
+    "HAND",
     "JOB",
     "Budget",
     "House",
@@ -420,6 +446,7 @@ __all__ = [
     "decode",
     "disturbed",
     "follow",
+    "handing_on",
     "job",
     "outcomes",
     "quick",

@@ -24,11 +24,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def booking(world: World) -> Any:
     def unbook(effect: Effect) -> str:
         """Take it back."""

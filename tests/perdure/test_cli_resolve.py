@@ -34,11 +34,6 @@ def losing(world: World) -> Any:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def agent(world: World) -> Agent:
     return reporter(world, losing(world), script=calls("pay"))
 

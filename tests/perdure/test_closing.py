@@ -40,11 +40,6 @@ from tests.perdure.hosting import (
 PATIENT = Baseline(id="patient", shutdown_timeout=LONG, backoff_first=0.01)
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def kinds(store: Path) -> list[str]:
     with open_reader(store) as reader:
         return [record.type for record in reader.records(limit=100_000)]

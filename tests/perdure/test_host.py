@@ -35,18 +35,6 @@ from tests.perdure.hosting import (
 CODEC = Codec(EVENTS)
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def gate() -> Any:
-    found = Gate()
-    yield found
-    found.left.set()
-
-
 def holding(world: World, gate: Gate) -> Any:
     """An agent whose task stands in a tool until the gate is opened."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +35,6 @@ from tests.perdure.hosting import (
 from tests.perdure.test_processes import script
 
 CODEC = Codec(EVENTS)
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    found = Gate()
-    yield found
-    found.left.set()
 
 
 def recorded(folder: Path, kind: type[Any]) -> list[Any]:

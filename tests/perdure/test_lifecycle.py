@@ -43,11 +43,6 @@ CODEC = Codec(EVENTS)
 FAMILY = ("", "/ledger", "/account", "/context", "/task")
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def run_one(path: Path, world: World, **options: Any) -> Result:
     """One task from its submission to its stop, on a runtime of its own."""
     with opened(path, reporter(world), **options) as runtime:

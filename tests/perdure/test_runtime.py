@@ -31,11 +31,6 @@ from tests.actors.world import (
 from tests.perdure.agents import calling, done, echoing, one_step
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def test_a_task_completes_with_its_output_and_what_it_spent(world: World) -> None:
     # B48
     house = House(job(world))

@@ -34,12 +34,6 @@ from tests.actors.world import (
 )
 from tests.perdure.agents import one_step
 
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 # ── pause, resume, cancel, extend ──────────────────────────────────────────────
 
 

@@ -29,12 +29,6 @@ from tests.actors.world import (
 )
 from tests.perdure.agents import calling, done, one_step
 
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 # ── acceptance ─────────────────────────────────────────────────────────────────
 
 

@@ -29,12 +29,6 @@ from tests.actors.world import (
     unbalanced,
 )
 
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 # ── closing and opening again ──────────────────────────────────────────────────
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from .builtin import INSIDE
 from .context.measure import canonical
 from .errors import Misuse
 from .model import Model, ModelReply, ModelRequest, ToolSchema
@@ -122,6 +123,9 @@ class Agent:
         recovery: ``declare`` asks the model for a declaration after a crash, and for
             a word on where it stands before a pause for money; ``rules`` declares from
             the record, and asks for neither.
+        recall: add the tools `read_evidence` and `recall` to those given, so that the
+            model can open again what left its requests. An agent without tools has
+            nothing to open.
         max_rounds: model replies a task without a plan may take; None takes the
             baseline's 50.
         price: what the model's tokens cost; None is unknown, never zero.
@@ -143,6 +147,7 @@ class Agent:
         recovery: Literal["declare", "rules"] = "declare",
         max_rounds: int | None = None,
         price: Price | None = None,
+        recall: bool = True,
     ) -> None:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise Misuse(f"agent name {name!r}: use 1-64 letters, digits, . _ or -")
@@ -150,6 +155,9 @@ class Agent:
         self.instructions = instructions
         self.model = model
         self.tools = _by_name(name, tools)
+        if recall and self.tools:
+            for one in INSIDE:
+                self.tools.setdefault(one.name, one)
         self.plan = _plan(name, plan)
         self.accept = accept
         self.output = output

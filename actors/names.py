@@ -10,6 +10,7 @@ __all__ = [
     "DOUBTS",
     "JOURNAL",
     "KEYS",
+    "MEMORY",
     "POOL",
     "ROOT",
     "SERVICES",
@@ -32,6 +33,7 @@ ROOT = "root"
 JOURNAL = "journal"
 SERVICES = "services"
 POOL = "services/pool"
+MEMORY = "services/memory"
 ADMISSION = "services/admission"
 TIMERS = "services/timers"
 WINDOWS = "services/windows"

@@ -6,7 +6,7 @@ sends it again on `Up` of the other side. A `Promise` is for callers outside.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -42,6 +42,8 @@ __all__ = [
     "Grants",
     "Hold",
     "InboxChanged",
+    "Inquire",
+    "Inquired",
     "Learned",
     "Order",
     "Pause",
@@ -528,6 +530,29 @@ class Verified(Message, frozen=True, kw_only=True):
     op: int
     attempt: int
     decided: Literal["not_run", "running"]
+
+
+class Inquire(Message, frozen=True, kw_only=True):
+    """A call of a tool that memory answers; `values` are its arguments by name.
+
+    The question changes nothing but what it says, and that once by task and operation.
+    """
+
+    task: str
+    op: int
+    attempt: int
+    tool: str
+    values: dict[str, Any]
+    reply_to: Address
+
+
+class Inquired(Message, frozen=True, kw_only=True):
+    """The text for the model, or the error."""
+
+    op: int
+    attempt: int
+    text: str
+    error: str = ""
 
 
 class Consult(Message, frozen=True, kw_only=True):

@@ -143,6 +143,7 @@ class Tool:
         self.expires = expires
         self.rests: Callable[[dict[str, Any]], float] | None = None
         self.delegates = False
+        self.inside = False  # answered by the memory service, not by its function
         self.isolate = isolate
         self.memory = memory
         self.description = inspect.getdoc(function) or ""

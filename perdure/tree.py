@@ -2,7 +2,7 @@
 
 root            rest_for_one, 3 restarts in 60 s
 ├─ journal      if it dies, everything above it restarts from disk
-├─ services     one_for_one, 5 in 60 s: pool, windows, timers, admission
+├─ services     one_for_one, 5 in 60 s: pool, windows, memory, timers, admission
 └─ tasks        dynamic
 └─ task/<id>  rest_for_one, ends when Task ends: Ledger, Account, Context, Task
 """
@@ -19,6 +19,7 @@ from .actors.context.actor import Context
 from .actors.house import House
 from .actors.journal.actor import JournalActor
 from .actors.ledger.actor import Ledger
+from .actors.memory.actor import Memory
 from .actors.task.actor import Task
 from .actors.task.rows import Wake
 from .actors.timers.actor import Timers
@@ -46,6 +47,10 @@ def root_spec(house: House) -> SupervisorSpec:
             ChildSpec(
                 name=names.WINDOWS,
                 factory=lambda: Windows(house, house.journal.runtime_epoch),
+            ),
+            ChildSpec(
+                name=names.MEMORY,
+                factory=lambda: Memory(house, house.journal.runtime_epoch),
             ),
             ChildSpec(name=names.TIMERS, factory=lambda: Timers(house)),
             ChildSpec(

@@ -9,7 +9,7 @@ from typing import get_args
 
 from ..errors import ContextBudgetError
 from ..model import Message, ToolSchema
-from .measure import characters, copied, total
+from .measure import CHARACTERS, Measure, copied
 from .notice import measured, notice, noticed
 from .report import LOW_WATER, BudgetReport, PreparedContext, Profile
 from .units import Unit, refuse_strictly, refuse_unportable, units
@@ -27,6 +27,7 @@ def fit_context(
     max_characters: int = MAX_CHARACTERS,
     required_task: str | None = None,
     profile: Profile = "source",
+    measure: Measure = CHARACTERS,
 ) -> PreparedContext:
     """Return copies of the messages that fit, and a report; the input stays as it is.
 
@@ -43,6 +44,7 @@ def fit_context(
             also refuses what breaks providers (`refuse_strictly`); ``runtime``
             does so too, drops down to `LOW_WATER`, and keeps one notice with the
             cumulative count, or none where only the notice would not fit.
+        measure: what `max_characters` counts.
 
     Raises `ContextBudgetError` where something is malformed or what must be kept
     does not fit. Source of the rules: A42-A79.
@@ -56,14 +58,14 @@ def fit_context(
         raise ContextBudgetError("messages must be a list, and not empty")
     if not isinstance(tools, list):
         raise ContextBudgetError("tools must be a list")
-    schemas = characters(tools)
-    sizes = [characters(message) for message in messages]
+    schemas = measure.part(tools)
+    sizes = [measure.part(message) for message in messages]
     if profile != "source":
         refuse_unportable(tools, "tools")
     found = _checked(messages, profile)
     current = _current_task(messages, found, required_task)
 
-    before = total(len(messages), sum(sizes), schemas)
+    before = measure.total(len(messages), sum(sizes), schemas)
     kept = dict.fromkeys(range(len(messages)))
     omitted = 0
     if profile == "runtime":
@@ -77,7 +79,7 @@ def fit_context(
     goal = max_characters
     dropped: list[Unit] = []
     for group in _candidates(found, current):
-        if measured(count, content, schemas, omitted) <= goal:
+        if measured(measure, count, content, schemas, omitted) <= goal:
             break
         if profile == "runtime":
             goal = int(max_characters * LOW_WATER)
@@ -89,10 +91,10 @@ def fit_context(
             omitted += unit.end - unit.first
         dropped += group
 
-    after = measured(count, content, schemas, omitted)
+    after = measured(measure, count, content, schemas, omitted)
     noted = omitted > 0
     if after > max_characters and profile == "runtime":
-        after, noted = total(count, content, schemas), False
+        after, noted = measure.total(count, content, schemas), False
     if after > max_characters:
         raise ContextBudgetError(
             "required task, instructions, schemas or newest exchange exceed character "

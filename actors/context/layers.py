@@ -17,7 +17,7 @@ import msgspec
 
 from ..errors import ContextBudgetError
 from ..model import Message, ToolSchema
-from .measure import characters, request_text, total
+from .measure import CHARACTERS, Measure, request_text
 from .notice import measured, notice
 from .report import LOW_WATER, BudgetReport
 from .units import refuse_strictly, refuse_unportable, units
@@ -86,6 +86,7 @@ def assemble(
     limit: int,
     window: Window,
     low_water: float = LOW_WATER,
+    measure: Measure = CHARACTERS,
 ) -> Assembled:
     """Put the layers together, cutting the oldest scratch blocks where they overflow.
 
@@ -106,26 +107,30 @@ def assemble(
     if last.get("role") != "user" or not last["content"].strip():
         raise ContextBudgetError("a request must end with the current user task")
 
-    schemas = characters(list(tools))
+    schemas = measure.part(list(tools))
     pinned = [*fixed, *stable, moving]
     count = sum(len(block.messages) for block in (*pinned, *live))
-    content = sum(_size(block) for block in pinned)
-    sizes = [_size(block) for block in live]
+    content = sum(_size(measure, block) for block in pinned)
+    sizes = [_size(measure, block) for block in live]
     content += sum(sizes)
 
     omitted = window.omitted
     cut = 0
-    before = measured(count, content, schemas, omitted)
+    before = measured(measure, count, content, schemas, omitted)
     if before > limit:
         mark = int(limit * low_water)
-        while cut < len(live) - 1 and measured(count, content, schemas, omitted) > mark:
+        while (
+            cut < len(live) - 1
+            and measured(measure, count, content, schemas, omitted) > mark
+        ):
             count -= len(live[cut].messages)
             content -= sizes[cut]
             omitted += len(live[cut].messages)
             cut += 1
-    if total(count, content, schemas) > limit:
+    if measure.total(count, content, schemas) > limit:
         raise ContextBudgetError(
             _overflow(
+                measure,
                 schemas,
                 {
                     "instructions": fixed,
@@ -136,7 +141,9 @@ def assemble(
                 limit,
             )
         )
-    placed = omitted > 0 and measured(count, content, schemas, omitted) <= limit
+    placed = (
+        omitted > 0 and measured(measure, count, content, schemas, omitted) <= limit
+    )
 
     messages = [
         *_messages([*fixed, *stable]),
@@ -169,21 +176,23 @@ def _messages(blocks: Sequence[Block]) -> list[Message]:
     return [message for block in blocks for message in block.messages]
 
 
-def _size(block: Block) -> int:
-    return sum(map(characters, block.messages))
+def _size(measure: Measure, block: Block) -> int:
+    return sum(map(measure.part, block.messages))
 
 
-def _overflow(schemas: int, pinned: dict[str, Sequence[Block]], limit: int) -> str:
+def _overflow(
+    measure: Measure, schemas: int, pinned: dict[str, Sequence[Block]], limit: int
+) -> str:
     """Name the first part, in the order of `pinned`, that is too much."""
-    parts = {"schemas of the tools": schemas + total(0, 0, 0)}
+    parts = {"schemas of the tools": schemas + measure.total(0, 0, 0)}
     for name, blocks in pinned.items():
         commas = sum(len(block.messages) for block in blocks)
-        parts[name] = sum(map(_size, blocks)) + commas
+        parts[name] = sum(_size(measure, block) for block in blocks) + commas
     needed = sum(parts.values()) - 1
     over = accumulate(parts.values())
     culprit = next(name for name, size in zip(parts, over, strict=True) if size > limit)
     sizes = ", ".join(f"{name} {size}" for name, size in parts.items())
     return (
-        f"the {culprit} do not fit: a request may have {limit} characters and "
+        f"the {culprit} do not fit: a request may have {limit} {measure.name} and "
         f"needs {needed} ({sizes}); raise the limit or shorten them"
     )

@@ -9,12 +9,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..errors import ContextBudgetError
 from ..model import Message, ToolSchema
 
 __all__ = [
+    "CHARACTERS",
+    "Measure",
     "canonical",
     "characters",
     "copied",
@@ -24,6 +26,21 @@ __all__ = [
 ]
 
 JSON = TypeVar("JSON")
+
+
+class Measure(Protocol):
+    """How long a request is, from parts that are each measured once. Pure.
+
+    `part` measures one message, or the list of tools; `total` a whole request from
+    the number of its messages, the sum of their parts, and that of the tools.
+    """
+
+    name: str
+
+    def part(self, value: Any) -> int: ...
+
+    def total(self, messages: int, content: int, schemas: int) -> int: ...
+
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 
@@ -91,3 +108,18 @@ def total(messages: int, content: int, schemas: int) -> int:
     `characters` of the list of tools.
     """
     return _FRAME + schemas + content + max(messages - 1, 0)
+
+
+class _Characters:
+    """Code points of the whole request's canonical JSON, exactly."""
+
+    name = "characters"
+
+    def part(self, value: Any) -> int:
+        return characters(value)
+
+    def total(self, messages: int, content: int, schemas: int) -> int:
+        return total(messages, content, schemas)
+
+
+CHARACTERS: Measure = _Characters()

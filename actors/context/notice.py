@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from ..model import Message
-from .measure import characters, total
+from .measure import Measure
 
 __all__ = ["measured", "notice", "noticed"]
 
@@ -31,8 +31,11 @@ def noticed(message: Any) -> int:
     return int(found[1]) if found else 0
 
 
-def measured(messages: int, content: int, schemas: int, omitted: int) -> int:
+def measured(
+    measure: Measure, messages: int, content: int, schemas: int, omitted: int
+) -> int:
     """Return `total` of a request that also says how many messages it lacks."""
     if not omitted:
-        return total(messages, content, schemas)
-    return total(messages + 1, content + characters(notice(omitted)), schemas)
+        return measure.total(messages, content, schemas)
+    said = measure.part(notice(omitted))
+    return measure.total(messages + 1, content + said, schemas)

@@ -19,6 +19,7 @@ from ..names import account
 from ..protocol import (
     Consult,
     Hold,
+    Inquired,
     Perform,
     Performed,
     Recall,
@@ -33,6 +34,7 @@ from ..requests import Overdue, Requests
 from ..tool import Tool
 from .door import Door, Ended
 from .entry import Entry, LedgerState, apply
+from .inside import Inside
 from .keys import Keyed, KeyRead, Keys
 from .resolve import ProbeAgain, Probed, Resolver, VerdictRead
 from .rows import rows_of
@@ -61,6 +63,7 @@ class Ledger(Durable[LedgerState]):
         self.wanted: dict[int, Perform] = {}
         self.door = Door(self)
         self.keys = Keys(self)
+        self.inside = Inside(self)
         self.resolver = Resolver(self)
 
     def fold(self, state: LedgerState, event: Event) -> LedgerState:
@@ -90,7 +93,7 @@ class Ledger(Durable[LedgerState]):
                 case "ended":
                     outcome = self.house.executor.outcome(key)
                     assert outcome is not None
-                    self._ended(entry.op, entry.attempt, outcome)
+                    self.ended(entry.op, entry.attempt, outcome)
                 case "running":
                     pass  # its outcome is delivered to this name
 
@@ -100,7 +103,9 @@ class Ledger(Durable[LedgerState]):
             case Perform():
                 self._perform(message)
             case Ended(op=op, attempt=attempt, outcome=outcome):
-                self._ended(op, attempt, outcome)
+                self.ended(op, attempt, outcome)
+            case Inquired():
+                self.inside.answered(message)
             case SettleReply(op=op, attempt=attempt):
                 self._settled(op, attempt)
             case Verify(attempts=wanted):
@@ -146,7 +151,8 @@ class Ledger(Durable[LedgerState]):
 
     # ── record, settle, answer ───────────────────────────────────────────────────
 
-    def _ended(self, op: int, attempt: int, outcome: Outcome) -> None:
+    def ended(self, op: int, attempt: int, outcome: Outcome) -> None:
+        """Record the outcome of an attempt, once."""
         entry = self.state.entries.get(op)
         if entry is None or entry.attempt != attempt:
             return

@@ -180,6 +180,9 @@ class Door:
         registered = self._registration(
             wanted, tool.effect, key, not_after, arguments=arguments, named=name
         )
+        if tool.inside:
+            ledger.inside.ask(registered, values)
+            return
         context = ToolContext(
             request_id=registered.request_id,
             deadline=not_after,

@@ -1,0 +1,36 @@
+"""Tools of the runtime's own: what left a request is opened again, and kept in view."""
+
+from __future__ import annotations
+
+from .errors import Misuse
+from .tool import Tool, ToolContext, tool
+
+__all__ = ["INSIDE", "anchor", "read_evidence", "recall"]
+
+
+@tool(effect="read")
+def read_evidence(id: str, start: int = 0, end: int | None = None) -> str:  # noqa: A002 - the model's word
+    """Show characters start to end of a recorded result, named by its evidence id."""
+    raise _inside("read_evidence", id, start, end)
+
+
+@tool(effect="read")
+def recall(query: str) -> str:
+    """Search what was done and found so far; words or a few characters."""
+    raise _inside("recall", query)
+
+
+@tool(effect="read")
+def anchor(name: str, value: str, ctx: ToolContext) -> str:
+    """Keep a short value (an id, a name, a number) in view until the task ends."""
+    ctx.anchor(name, value)
+    return f"{name} is kept in view"
+
+
+def _inside(name: str, *_: object) -> Misuse:
+    return Misuse(f"{name} is carried out by the runtime: list it in Agent(tools=…)")
+
+
+INSIDE: tuple[Tool, ...] = (read_evidence, recall)
+for _one in INSIDE:
+    _one.inside = True

@@ -80,10 +80,14 @@ class Operations:
     def drive(self, op: Op) -> None:
         """Begin an attempt, after a pause where the last one failed.
 
-        One that the ledger has in hand is not begun again: its reservation may be
-        settled by now, and a second one would be charged too.
+        One that the ledger has in hand is not begun again, nor is one in doubt: its
+        reservation is held, or may be settled by now, and a second one would be
+        charged too.
         """
         if op.op in self.sent or self.fetches(op):
+            return
+        if op.op in self.in_doubt:
+            self._send(op)
             return
         if not self._task.approvals.passes(op) or not self._task.subtasks.passes(op):
             return

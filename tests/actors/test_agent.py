@@ -114,4 +114,7 @@ def test_schemas_come_in_the_order_of_the_tools() -> None:
     def a(x: int) -> None: ...
 
     names = [one["function"]["name"] for one in agent(tools=[look, a]).schemas()]
-    assert names == ["look", "a"]
+    assert names == ["look", "a", "read_evidence", "recall"]
+    bare = agent(tools=[look, a], recall=False)
+    assert list(bare.tools) == ["look", "a"]
+    assert list(agent(tools=[]).tools) == []

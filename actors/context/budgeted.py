@@ -6,9 +6,10 @@ from collections import deque
 from typing import Any, Protocol
 
 from ..model import Message, ToolSchema
-from .fit import MAX_CHARACTERS, check_limit, fit_context
-from .measure import copied
-from .report import BudgetReport
+from .fit import MAX_CHARACTERS, check_options, fit_context
+from .measure import CHARACTERS, Measure, copied
+from .parts import Provider
+from .report import BudgetReport, Profile
 
 __all__ = ["BudgetedModel", "PlainModel"]
 
@@ -32,9 +33,9 @@ class BudgetedModel:
     Args:
         model: who answers.
         max_characters: code points of canonical JSON, tool schemas included.
-        required_task: if given, the text that each last user message must be.
+        required_task, profile, measure, provider: as `fit_context` takes them.
 
-    Raises `ContextBudgetError` when built with a limit that is no positive int.
+    Raises `ContextBudgetError` when built with options that `fit_context` refuses.
     """
 
     def __init__(
@@ -43,11 +44,17 @@ class BudgetedModel:
         *,
         max_characters: int = MAX_CHARACTERS,
         required_task: str | None = None,
+        profile: Profile = "source",
+        measure: Measure = CHARACTERS,
+        provider: Provider | None = None,
     ) -> None:
-        check_limit(max_characters)
+        check_options(max_characters, profile, provider)
         self.model = model
         self.max_characters = max_characters
         self.required_task = required_task
+        self.profile: Profile = profile
+        self.measure = measure
+        self.provider = provider
         self.calls = 0
         self.reports: deque[BudgetReport] = deque(maxlen=REPORTS_KEPT)
 
@@ -62,6 +69,9 @@ class BudgetedModel:
             tools,
             max_characters=self.max_characters,
             required_task=self.required_task,
+            profile=self.profile,
+            measure=self.measure,
+            provider=self.provider,
         )
         schemas = copied(tools)
         self.reports.append(prepared.report)

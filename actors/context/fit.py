@@ -9,15 +9,17 @@ from typing import get_args
 
 from ..errors import ContextBudgetError
 from ..model import Message, ToolSchema
+from .held import Held
 from .measure import CHARACTERS, Measure, copied
-from .notice import measured, notice, noticed
+from .notice import measured, notice
+from .parts import Provider
 from .report import LOW_WATER, BudgetReport, PreparedContext, Profile
-from .units import Unit, refuse_strictly, refuse_unportable, units
+from .shrink import KEEP, reference
+from .units import Splitter
 
-__all__ = ["MAX_CHARACTERS", "check_limit", "fit_context"]
+__all__ = ["MAX_CHARACTERS", "History", "check_options", "fit_context"]
 
 MAX_CHARACTERS = 16000  # code points of canonical JSON
-PINNED_ROLES = frozenset({"system", "developer"})
 
 
 def fit_context(
@@ -28,6 +30,7 @@ def fit_context(
     required_task: str | None = None,
     profile: Profile = "source",
     measure: Measure = CHARACTERS,
+    provider: Provider | None = None,
 ) -> PreparedContext:
     """Return copies of the messages that fit, and a report; the input stays as it is.
 
@@ -39,128 +42,166 @@ def fit_context(
     Args:
         messages, tools: a chat history and tool schemas, plain JSON.
         max_characters: limit for the canonical JSON of both together.
-        required_task: if given, the text that the current task must be.
-        profile: ``source`` stops dropping as soon as the rest fits; ``strict``
-            also refuses what breaks providers (`refuse_strictly`); ``runtime``
-            does so too, drops down to `LOW_WATER`, and keeps one notice with the
-            cumulative count, or none where only the notice would not fit.
+        required_task: if given, the text that the current task must be; under
+            ``runtime`` that of any user message, which is then kept as well.
+        profile: ``source`` stops dropping as soon as the rest fits, and takes no
+            content but text; ``strict`` also refuses what breaks providers
+            (`refuse_strictly`), and takes typed parts; ``runtime`` does so too, drops
+            down to `LOW_WATER`, keeps one notice with the cumulative count, or none
+            where only the notice would not fit, and shortens the results of a newest
+            exchange that alone does not fit to head, tail, size and digest.
         measure: what `max_characters` counts.
+        provider: what typed parts count, and how many calls a message may have;
+            only under ``strict`` and ``runtime``.
 
     Raises `ContextBudgetError` where something is malformed or what must be kept
     does not fit. Source of the rules: A42-A79.
     """
-    check_limit(max_characters)
-    if profile not in get_args(Profile):
-        raise ContextBudgetError(
-            f"profile must be source, strict or runtime, not {profile!r}"
-        )
+    check_options(max_characters, profile, provider)
     if not isinstance(messages, list) or not messages:
         raise ContextBudgetError("messages must be a list, and not empty")
-    if not isinstance(tools, list):
-        raise ContextBudgetError("tools must be a list")
-    schemas = measure.part(tools)
-    sizes = [measure.part(message) for message in messages]
-    if profile != "source":
-        refuse_unportable(tools, "tools")
-    found = _checked(messages, profile)
-    current = _current_task(messages, found, required_task)
-
-    before = measure.total(len(messages), sum(sizes), schemas)
-    kept = dict.fromkeys(range(len(messages)))
-    omitted = 0
-    if profile == "runtime":
-        for index, message in enumerate(messages):
-            if earlier := noticed(message):
-                omitted += earlier
-                del kept[index]
-    count = len(kept)
-    content = sum(sizes[index] for index in kept)
-
-    goal = max_characters
-    dropped: list[Unit] = []
-    for group in _candidates(found, current):
-        if measured(measure, count, content, schemas, omitted) <= goal:
-            break
-        if profile == "runtime":
-            goal = int(max_characters * LOW_WATER)
-        for unit in group:
-            for index in range(unit.first, unit.end):
-                del kept[index]
-                content -= sizes[index]
-            count -= unit.end - unit.first
-            omitted += unit.end - unit.first
-        dropped += group
-
-    after = measured(measure, count, content, schemas, omitted)
-    noted = omitted > 0
-    if after > max_characters and profile == "runtime":
-        after, noted = measure.total(count, content, schemas), False
-    if after > max_characters:
-        raise ContextBudgetError(
-            "required task, instructions, schemas or newest exchange exceed character "
-            f"budget: {after} of {max_characters} with everything else left out "
-            f"(schemas alone {schemas}); raise the limit or shorten them"
-        )
-    fitted = copied([messages[index] for index in kept])
-    if noted:
-        fitted.insert(0, notice(omitted))
-    _checked(fitted, profile)
-    return PreparedContext(
-        messages=fitted,
-        report=BudgetReport(
-            before=before,
-            after=after,
-            limit=max_characters,
-            dropped_messages=sum(unit.end - unit.first for unit in dropped),
-            dropped_turns=sum(unit.role == "user" for unit in dropped),
-            dropped_exchanges=sum(unit.exchange for unit in dropped),
-            profile=profile,
-            omitted=omitted,
-            notice="placed" if noted else "left out" if omitted else "none",
-        ),
+    held = Held(
+        tools,
+        profile=profile,
+        measure=measure,
+        provider=provider,
+        required_task=required_task,
     )
+    for message in messages:
+        held.add(message)
+    return _fitted(held, max_characters)
 
 
-def check_limit(max_characters: int) -> None:
-    """Raise `ContextBudgetError` for a limit that is not a positive int."""
+class History:
+    """A history that grows, each message of which is validated and measured once.
+
+    `fit` gives what `fit_context` would of all messages so far, in a time that
+    depends on what it returns and not on how long the history is. The messages are
+    copied when they are appended: changing one later changes nothing here.
+
+    Args: those of `fit_context`.
+
+    Raises `ContextBudgetError` when built with options that `fit_context` refuses.
+    """
+
+    def __init__(
+        self,
+        tools: list[ToolSchema],
+        *,
+        max_characters: int = MAX_CHARACTERS,
+        required_task: str | None = None,
+        profile: Profile = "source",
+        measure: Measure = CHARACTERS,
+        provider: Provider | None = None,
+    ) -> None:
+        check_options(max_characters, profile, provider)
+        self._limit = max_characters
+        self._held = Held(
+            tools,
+            profile=profile,
+            measure=measure,
+            provider=provider,
+            required_task=required_task,
+        )
+
+    def append(self, *messages: Message) -> None:
+        """Add messages, in order; an exchange may be added piece by piece.
+
+        Raises `ContextBudgetError` for the first that is malformed. Those before it
+        were added; it and those after it were not.
+        """
+        for message in messages:
+            self._held.add(copied(message))
+
+    def fit(self) -> PreparedContext:
+        """Return the request of this moment; raises what `fit_context` raises."""
+        return _fitted(self._held, self._limit)
+
+
+def check_options(
+    max_characters: int, profile: Profile, provider: Provider | None
+) -> None:
+    """Raise `ContextBudgetError` for options that no request can be fitted with."""
     if type(max_characters) is not int or max_characters < 1:
         raise ContextBudgetError(
             f"max_characters must be an int of at least 1, not {max_characters!r}"
         )
-
-
-def _checked(messages: list[Message], profile: Profile) -> list[Unit]:
-    found = units(messages)
-    if profile != "source":
-        refuse_strictly(messages)
-    return found
-
-
-def _current_task(
-    messages: list[Message], found: list[Unit], required_task: str | None
-) -> int:
-    """Return the position, among units, of the last user message."""
-    users = [position for position, unit in enumerate(found) if unit.role == "user"]
-    if not users:
-        raise ContextBudgetError("a current user task is required")
-    task = messages[found[users[-1]].first]["content"]
-    if not task.strip():
-        raise ContextBudgetError("a current user task is required, not a blank one")
-    if required_task is not None and task != required_task:
+    if profile not in get_args(Profile):
         raise ContextBudgetError(
-            "the last user message is not the required task; it must equal it exactly"
+            f"profile must be source, strict or runtime, not {profile!r}"
         )
-    return users[-1]
+    if provider is not None and profile == "source":
+        raise ContextBudgetError(
+            "the profile source takes text alone: give a provider with the profile "
+            "strict or runtime"
+        )
 
 
-def _candidates(found: list[Unit], current: int) -> list[list[Unit]]:
-    """Return what may be dropped, in order; each group goes whole."""
-    groups: list[list[Unit]] = [[]]
-    for unit in found[:current]:
-        if unit.role == "user":
-            groups.append([])
-        if unit.role not in PINNED_ROLES:
-            groups[-1].append(unit)
-    active = [unit for unit in found[current + 1 :] if unit.role not in PINNED_ROLES]
-    groups += [[unit] for unit in active[:-1]]
-    return [group for group in groups if group]
+def _fitted(held: Held, limit: int) -> PreparedContext:
+    held.check()
+    runtime = held.profile == "runtime"
+    cut = held.cut(limit, LOW_WATER if runtime else 1.0)
+    messages = [held.messages[index] for index in cut.kept]
+    count, size = len(messages), cut.size
+    if runtime and held.measure.total(count, size, held.schemas) > limit:
+        messages = _shortened(held, messages, cut.newest, limit)
+        size = sum(map(held.part, messages))
+    after = measured(held.measure, count, size, held.schemas, cut.omitted)
+    noted = cut.omitted > 0
+    if after > limit and runtime:
+        after, noted = held.measure.total(count, size, held.schemas), False
+    if after > limit:
+        raise ContextBudgetError(
+            "required task, instructions, schemas or newest exchange exceed character "
+            f"budget: {after} of {limit} with everything else left out "
+            f"(schemas alone {held.schemas}); raise the limit or shorten them"
+        )
+    fitted = copied(messages)
+    if noted:
+        fitted.insert(0, notice(cut.omitted))
+    _validate(fitted, held)
+    return PreparedContext(
+        messages=fitted,
+        report=BudgetReport(
+            before=held.measure.total(held.given, held.given_size, held.schemas),
+            after=after,
+            limit=limit,
+            dropped_messages=cut.messages,
+            dropped_turns=cut.turns,
+            dropped_exchanges=cut.exchanges,
+            profile=held.profile,
+            omitted=cut.omitted,
+            notice="placed" if noted else "left out" if cut.omitted else "none",
+        ),
+    )
+
+
+def _shortened(
+    held: Held, messages: list[Message], newest: int, limit: int
+) -> list[Message]:
+    """The messages with the newest exchange's results cut as far as it takes."""
+    first = len(messages) - newest
+    shorter = messages
+    for keep in KEEP:
+        shorter = [
+            *messages[:first],
+            *(_reference(message, keep) for message in messages[first:]),
+        ]
+        if held.total(shorter) <= limit:
+            break
+    return shorter
+
+
+def _reference(message: Message, keep: int) -> Message:
+    content = message["content"]
+    if message["role"] != "tool" or not isinstance(content, str):
+        return message
+    return {**message, "content": reference(content, keep)}
+
+
+def _validate(messages: list[Message], held: Held) -> None:
+    """The same rules on what goes out: nothing is sent that would be refused."""
+    splitter = Splitter(provider=held.provider, strict=held.profile != "source")
+    for message in messages:
+        splitter.add(message)
+    splitter.finish()

@@ -67,7 +67,7 @@ def test_a_users_words_are_never_taken_for_a_notice() -> None:
 
 
 def test_the_notice_never_makes_a_fitting_request_fail() -> None:  # D7
-    required = [user("task"), calls("n"), result("n", "z" * 800)]
+    required = [user("task" * 200), calls("n"), result("n", "z")]
     history = [user("old"), *required]
     limit = request_characters(required, [])
     prepared = fitted(history, limit)

@@ -7,6 +7,7 @@ from .actors.context.demo import demo
 from .actors.context.fit import History, fit_context
 from .actors.context.measure import canonical, request_characters
 from .actors.context.parts import ANTHROPIC, ANY, OPENAI, Provider
+from .actors.context.repair import Repair, Repaired, repair
 from .actors.context.report import BudgetReport, PreparedContext
 from .actors.errors import ContextBudgetError
 
@@ -20,8 +21,11 @@ __all__ = [
     "History",
     "PreparedContext",
     "Provider",
+    "Repair",
+    "Repaired",
     "canonical",
     "demo",
     "fit_context",
+    "repair",
     "request_characters",
 ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from hypothesis import strategies as st
+
+from perdure.actors.context.units import units
 
 
 def system(text: str) -> dict[str, Any]:
@@ -54,8 +57,9 @@ def _exchange(draw: st.DrawFn) -> list[dict[str, Any]]:
     ids = draw(st.lists(st.sampled_from("abcd"), min_size=1, max_size=3, unique=True))
     order = draw(st.permutations(ids))
     arguments = draw(_texts)
+    content = draw(st.none() | _texts)
     return [
-        calls(*ids, arguments=arguments),
+        {**calls(*ids, arguments=arguments), "content": content},
         *(result(call_id, draw(_texts)) for call_id in order),
     ]
 
@@ -65,6 +69,11 @@ _units = st.one_of(
     _exchange(),
     st.builds(lambda text: [user(text)], _texts),
     st.builds(lambda text: [says(text)], st.none() | _texts),
+    st.builds(
+        lambda message, none: [{**message, "tool_calls": none}],
+        st.sampled_from((says("x"), says(None), user("u"), system("s"))),
+        st.sampled_from((None, [])),
+    ),
     st.builds(
         lambda role, text: [{"role": role, "content": text}],
         st.sampled_from(("system", "developer")),
@@ -95,7 +104,9 @@ def damaged(draw: st.DrawFn) -> list[Any]:
         case "field":
             field = draw(st.sampled_from(("role", "content", "tool_calls")))
             value = draw(
-                st.sampled_from((None, "", [], 0, "user", "tool", [{}], ["x"]))
+                st.sampled_from(
+                    (None, "", [], {}, (), 0, False, "user", "tool", [{}], ["x"])
+                )
             )
             history[place] = {**history[place], field: value}
         case _:
@@ -106,3 +117,20 @@ def damaged(draw: st.DrawFn) -> list[Any]:
 long_histories = st.lists(_exchange(), min_size=4, max_size=40).map(
     lambda exchanges: [system("rules"), user("task"), *_flat(exchanges)]
 )
+
+
+def numbered(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Number call ids over the whole request, and let every assistant say something.
+
+    As the stricter profiles want them.
+    """
+    strict = copy.deepcopy(history)
+    for exchange, unit in enumerate(units(strict)):
+        for message in strict[unit.first : unit.end]:
+            for call in message.get("tool_calls") or ():
+                call["id"] += str(exchange)
+            if "tool_call_id" in message:
+                message["tool_call_id"] += str(exchange)
+            elif message["role"] == "assistant":
+                message["content"] = message["content"] or "said"
+    return strict

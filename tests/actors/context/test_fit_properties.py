@@ -18,7 +18,7 @@ from perdure.context import (
 )
 
 from . import reference
-from .histories import TOOL, damaged, long_histories, well_formed
+from .histories import TOOL, damaged, long_histories, numbered, well_formed
 
 tools = st.lists(st.just(TOOL), max_size=2)
 
@@ -74,7 +74,7 @@ def test_both_refuse_the_same_malformed_histories(messages: Any) -> None:  # A57
 def test_a_fitted_request_is_whole_short_and_repeatable(
     profile: Any, history: Any, schemas: Any, data: st.DataObject
 ) -> None:  # A76, A109, R18
-    messages = unique_ids(history)
+    messages = numbered(history)
     limit = data.draw(limits(messages, schemas))
     try:
         prepared = fit_context(messages, schemas, max_characters=limit, profile=profile)
@@ -90,15 +90,3 @@ def test_a_fitted_request_is_whole_short_and_repeatable(
     assert kept[2:] == messages[len(messages) - len(kept) + 2 :]
     again = fit_context(messages, schemas, max_characters=limit, profile=profile)
     assert canonical(again.messages) == canonical(prepared.messages)
-
-
-def unique_ids(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Number call ids over the whole request, as the stricter profiles want them."""
-    numbered = copy.deepcopy(history)
-    for exchange, unit in enumerate(units(numbered)):
-        for message in numbered[unit.first : unit.end]:
-            for call in message.get("tool_calls") or ():
-                call["id"] += str(exchange)
-            if "tool_call_id" in message:
-                message["tool_call_id"] += str(exchange)
-    return numbered

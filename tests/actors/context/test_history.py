@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.actors.context.measure import CHARACTERS
+from perdure.context import (
+    OPENAI,
+    ContextBudgetError,
+    History,
+    fit_context,
+    request_characters,
+)
+
+from .histories import TOOL, calls, damaged, numbered, result, system, user, well_formed
+
+
+def outcome(fit: Any) -> Any:
+    try:
+        return fit()
+    except ContextBudgetError as error:
+        return str(error)
+
+
+@settings(max_examples=60)
+@pytest.mark.parametrize("profile", ["source", "strict", "runtime"])
+@given(messages=well_formed, data=st.data())
+def test_a_growing_history_fits_as_the_whole_would(
+    profile: Any, messages: Any, data: st.DataObject
+) -> None:
+    messages = messages if profile == "source" else numbered(messages)
+    size = request_characters(messages, [TOOL])
+    options: Any = {
+        "max_characters": data.draw(st.integers(max(1, size // 4), size + 20)),
+        "required_task": data.draw(st.none() | st.just("x")),
+        "profile": profile,
+    }
+    history = History([TOOL], **options)
+    for number, message in enumerate(messages, start=1):
+        if refused := outcome(lambda one=message: history.append(one)):
+            whole = outcome(lambda: fit_context(messages, [TOOL], **options))
+            assert refused == whole
+            return
+        so_far = messages[:number]
+        assert outcome(history.fit) == outcome(
+            lambda some=so_far: fit_context(some, [TOOL], **options)
+        )
+
+
+@given(damaged())
+def test_a_refused_message_was_never_given(messages: Any) -> None:
+    history = History([], max_characters=99_999)
+    held = [
+        message
+        for message in messages
+        if outcome(lambda one=message: history.append(one)) is None
+    ]
+    if held:
+        assert outcome(history.fit) == outcome(
+            lambda: fit_context(held, [], max_characters=99_999)
+        )
+
+
+def test_what_is_appended_is_measured_once_and_only_then() -> None:
+    class Counting:
+        name = "characters"
+        parts = 0
+
+        def part(self, value: Any) -> int:
+            self.parts += 1
+            return CHARACTERS.part(value)
+
+        def total(self, messages: int, content: int, schemas: int) -> int:
+            return CHARACTERS.total(messages, content, schemas)
+
+    counting = Counting()
+    history = History([TOOL], max_characters=2_000, measure=counting)
+    history.append(system("rules"), user("task"))
+    for number in range(200):
+        history.append(calls(f"c{number}"), result(f"c{number}", "x" * 100))
+    assert counting.parts == 1 + 2 + 400
+    counting.parts = 0
+    history.append(calls("new"), result("new", "y"))
+    history.fit()
+    # The two, and a notice for each cut that was tried near the limit.
+    assert counting.parts <= 2 + 5
+
+
+def test_a_history_does_not_share_what_it_was_given() -> None:
+    message = user("task")
+    history = History([])
+    history.append(message)
+    message["content"] = "spoilt"
+    history.fit().messages[0]["content"] = "spoilt"
+    assert history.fit().messages == [user("task")]
+
+
+def test_what_stands_before_a_refused_message_was_appended() -> None:
+    history = History([])
+    with pytest.raises(ContextBudgetError, match=r"\(message 1\)"):
+        history.append(user("task"), {"role": "owner"}, user("never"))
+    assert history.fit().messages == [user("task")]
+
+
+def test_an_exchange_may_be_appended_piece_by_piece() -> None:
+    history = History([], profile="strict")
+    history.append(user("task"), calls("a", "b"), result("b", "2"))
+    with pytest.raises(ContextBudgetError, match="missing results"):
+        history.fit()
+    history.append(result("a", "1"))
+    assert len(history.fit().messages) == 4
+
+
+def test_an_empty_history_has_no_task() -> None:  # A65
+    with pytest.raises(ContextBudgetError, match="a current user task is required"):
+        History([]).fit()
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_characters": 0}, {"profile": "lenient"}, {"provider": OPENAI}]
+)
+def test_bad_options_are_refused_when_built(options: Any) -> None:
+    with pytest.raises(ContextBudgetError):
+        History([], **options)

@@ -62,6 +62,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     park_within_hour: int = 20  # recoveries
     backoff_first: float = 1.0  # seconds
     backoff_limit: float = 60.0  # seconds
+    anchor_names: int = 64  # that a task keeps in view at most
+    anchor_characters: int = 4_000  # of them; they are in every request, whole
     shutdown_timeout: float = 5.0  # seconds a child
     big_value: int = 16_384  # bytes
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from .anchors import ANCHOR_NAME, ANCHOR_VALUE
 from .errors import Misuse
 from .tool import Tool, ToolContext, tool
 
@@ -20,11 +25,18 @@ def recall(query: str) -> str:
     raise _inside("recall", query)
 
 
+Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=ANCHOR_NAME)]
+Value: TypeAlias = Annotated[str, msgspec.Meta(max_length=ANCHOR_VALUE)]
+
+
 @tool(effect="read")
-def anchor(name: str, value: str, ctx: ToolContext) -> str:
+def anchor(name: Name, value: Value, ctx: ToolContext) -> str:
     """Keep a short value (an id, a name, a number) in view until the task ends."""
     ctx.anchor(name, value)
-    return f"{name} is kept in view"
+    return f"{name} was put in view; a note says so where there was no room"
+
+
+anchor.claims = True
 
 
 def _inside(name: str, *_: object) -> Misuse:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .anchors import ANCHOR_NAME, ANCHORS
 from .errors import Misuse
 from .windows.limit import is_service
 
@@ -17,6 +18,7 @@ __all__ = [
     "MEMORY_AT_LEAST",
     "RESULT_AT_MOST",
     "check",
+    "check_anchors",
     "check_importable",
     "check_undo",
 ]
@@ -181,6 +183,32 @@ def _is_error(value: object) -> bool:
 
 def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_anchors(name: str, paths: object) -> tuple[str, ...]:
+    """The paths that a declaration gives. Raises Misuse for what can be none."""
+    if isinstance(paths, str) or not isinstance(paths, Sequence):
+        raise Misuse(
+            f"tool {name!r}: anchors={paths!r} is no list; give paths of fields, such "
+            "as ['table_id', 'rows.0.id']"
+        )
+    for path in paths:
+        if not isinstance(path, str) or not all(map(str.strip, path.split("."))):
+            raise Misuse(
+                f"tool {name!r}: anchors= holds {path!r}, which is no path; give names "
+                "with dots between, such as 'rows.0.id'"
+            )
+        if len(path) > ANCHOR_NAME:
+            raise Misuse(
+                f"tool {name!r}: anchors= holds {path!r}, of {len(path)} characters; "
+                f"{ANCHOR_NAME} are allowed: return the field nearer to the top"
+            )
+    if len(paths) > ANCHORS or len(set(paths)) < len(paths):
+        raise Misuse(
+            f"tool {name!r}: anchors={list(paths)!r} must be different paths, "
+            f"{ANCHORS} at most"
+        )
+    return tuple(paths)
 
 
 def check_undo(name: str, undo: Tool) -> None:

@@ -17,6 +17,8 @@ __all__ = [
     "ActionObserved",
     "Alerted",
     "Amounts",
+    "Anchor",
+    "AnchorsRefused",
     "AnswerRefused",
     "ApprovalAnswered",
     "ApprovalAsked",
@@ -133,6 +135,18 @@ class CallTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
     undoes: Undoes | None = None
 
 
+class Anchor(msgspec.Struct, frozen=True, kw_only=True):
+    """A variable that stays in view: its text, and the operation it rests on.
+
+    `by` says who put it there: ``tool NAME``, ``schema of NAME``, or ``model``, whose
+    word is a claim and no record.
+    """
+
+    value: str
+    evidence: int
+    by: str
+
+
 class TaskSubmitted(Event, frozen=True, kw_only=True):
     """The task exists, with all that it will ever be told about itself.
 
@@ -213,8 +227,15 @@ class ActionObserved(Event, frozen=True, kw_only=True):
     retry: bool = False
     calls: int = 0
     reason: str = ""
-    anchors: dict[str, str] = msgspec.field(default_factory=dict)
+    anchors: dict[str, Anchor] = msgspec.field(default_factory=dict)
     said: str = ""
+
+
+class AnchorsRefused(Event, frozen=True, kw_only=True):
+    """What operation `op` put in view that the task has no room for: names, and why."""
+
+    op: int
+    refused: dict[str, str]
 
 
 class AnswerRefused(Event, frozen=True, kw_only=True):
@@ -506,7 +527,7 @@ class EffectRecorded(Event, frozen=True, kw_only=True):
     error: str = ""
     usage: Amounts = msgspec.field(default_factory=dict)
     source: Literal["reported", "estimated", "unknown"] = "reported"
-    anchors: dict[str, str] = msgspec.field(default_factory=dict)
+    anchors: dict[str, Anchor] = msgspec.field(default_factory=dict)
     beside: dict[str, Amounts] = msgspec.field(default_factory=dict)
     who: str = ""
 
@@ -775,6 +796,7 @@ EVENTS: tuple[type[Event], ...] = (
     DecisionMade,
     RequestBuilt,
     ActionObserved,
+    AnchorsRefused,
     AnswerRefused,
     StepEnded,
     TaskPaused,

@@ -16,7 +16,7 @@ from .budget.account import Books, Refusal
 from .budget.estimates import Samples
 from .context.layers import Block, Window
 from .context.render import TaskView
-from .events import Amounts, TaskSubmitted, Undoes
+from .events import Amounts, Anchor, TaskSubmitted, Undoes
 from .ledger.entry import Entry
 from .model import ModelRequest
 from .price import Price
@@ -496,7 +496,7 @@ class Replied(Message, frozen=True, kw_only=True):
     status: Literal["completed", "failed", "unknown"]
     result: str
     error: str
-    anchors: dict[str, str]
+    anchors: dict[str, Anchor]
     by: str
     edited: str = ""
     retry_at: float = 0.0

@@ -8,12 +8,13 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import msgspec
 
-from .declaration import check, check_importable, check_undo
+from .anchors import collect
+from .declaration import check, check_anchors, check_importable, check_undo
 from .errors import Misuse
 from .model import ToolSchema
 from .outcomes import Declared, declared
@@ -39,9 +40,6 @@ UNDO = ".undo"  # behind a tool's name: the call that takes an effect of it back
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 INJECTED = ("ctx", "request_id")
 TAKES = "it takes effect: Effect, and result: str if it likes, or is a tool that does"
-ANCHORS = 32  # of one call
-ANCHOR_NAME = 64  # characters
-ANCHOR_VALUE = 1_000  # characters
 SETTLE = 2.0  # seconds
 
 
@@ -94,10 +92,10 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     def anchor(self, name: str, value: str) -> None:
         """Keep a variable visible to the model until the task ends (B14).
 
-        Short values only: 1,000 characters are kept, and 32 anchors of one call.
+        Short ones only: 64 characters of name, 1,000 of value, 32 of one call. What
+        is beyond that, or the task's own limit, is refused: the model is told.
         """
-        if name in self.anchors or len(self.anchors) < ANCHORS:
-            self.anchors[_text(name)[:ANCHOR_NAME]] = _text(value)[:ANCHOR_VALUE]
+        collect(self.anchors, name, value)
 
 
 class Tool:
@@ -125,6 +123,7 @@ class Tool:
         undo: Tool | Callable[..., Any] | None,
         failed: Errors,
         unknown: Errors,
+        anchors: Sequence[str],
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -143,6 +142,7 @@ class Tool:
         self.expires = expires
         self.rests: Callable[[dict[str, Any]], float] | None = None
         self.delegates = False
+        self.claims = False  # what it anchors is the model's word
         self.inside = False  # answered by the memory service, not by its function
         self.isolate = isolate
         self.memory = memory
@@ -153,6 +153,7 @@ class Tool:
         self.is_async = inspect.iscoroutinefunction(function)
         self.undo = None if undo is None else _undo(self.name, undo)
         check(self, settles=settle is not None, failed=failed, unknown=unknown)
+        self.anchors = check_anchors(self.name, anchors)
         self.declared: Declared = declared(failed, unknown)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -215,10 +216,6 @@ def _undo(name: str, undo: Tool | Callable[..., Any]) -> Tool:
     check_undo(name, found)
     found.name = f"{name}{UNDO}"
     return found
-
-
-def _text(value: object) -> str:
-    return str(value).encode("utf-8", "replace").decode()  # no lone surrogates
 
 
 def _parameters(
@@ -297,6 +294,7 @@ def tool(
     undo: Tool | Callable[..., Any] | None = ...,
     failed: Errors = ...,
     unknown: Errors = ...,
+    anchors: Sequence[str] = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -320,6 +318,7 @@ def tool(
     undo: Tool | Callable[..., Any] | None = None,
     failed: Errors = (),
     unknown: Errors = (),
+    anchors: Sequence[str] = (),
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function as a tool; say what its repetition would do.
 
@@ -369,6 +368,9 @@ def tool(
             call costs nothing and may be made again.
         unknown: exceptions after which it may have happened. Of classes in both, the
             one that is closer to the error's own decides.
+        anchors: fields of its JSON result that stay visible to the model until the
+            task ends, by path: ``"table_id"``, ``"rows.0.id"``. One that is not there
+            is no error.
 
     Raises:
         Misuse: when the declaration contradicts itself or has no schema.
@@ -397,6 +399,7 @@ def tool(
             undo=undo,
             failed=failed,
             unknown=unknown,
+            anchors=anchors,
         )
 
     return declare if function is None else declare(function)

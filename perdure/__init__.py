@@ -5,6 +5,7 @@ from __future__ import annotations
 from .actors.agent import Agent, Plan, Step, View
 from .actors.baseline import Baseline
 from .actors.budget.account import Budget
+from .actors.builtin import anchor
 from .actors.delegation import delegate
 from .actors.outcomes import NotSent
 from .actors.price import Price
@@ -64,6 +65,7 @@ __all__ = [
     "ToolContext",
     "UseAsync",
     "View",
+    "anchor",
     "delegate",
     "sleep",
     "tool",

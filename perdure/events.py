@@ -17,6 +17,7 @@ NAMES: dict[str, str] = {
     "DecisionMade": "task.decided",
     "RequestBuilt": "request.built",
     "ActionObserved": "action.observed",
+    "AnchorsRefused": "anchors.refused",
     "AnswerRefused": "answer.refused",
     "StepEnded": "step.ended",
     "TaskPaused": "task.paused",

@@ -65,6 +65,7 @@ ERRORS = frozenset(
 WARNINGS = frozenset(
     {
         "account.alerted",
+        "anchors.refused",
         "effect.late",
         "journal.trouble",
         "loop.abandoned",

@@ -24,6 +24,7 @@ __all__ = [
     "render_task_stable",
 ]
 
+CLAIMED = "Noted by you, confirmed by nobody"
 _OPEN = "\n```json\n"
 _CLOSE = "\n```"
 
@@ -38,15 +39,17 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FactView(msgspec.Struct, frozen=True, kw_only=True):
-    """A confirmed conclusion and the evidence it rests on.
+    """A conclusion and the evidence it rests on.
 
-    `value` is JSON text, bounded by the caller. `step` is the step that found it.
+    `value` is JSON text, bounded by the caller. `step` is the step that found it, `by`
+    says of a variable that is kept in view who put it there.
     """
 
     name: str
     value: str
     evidence: str
     step: str = ""
+    by: str = ""
 
 
 class OperationView(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +75,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
         steps: the plan, in order, with statuses.
         current: id of the step being worked on.
         facts: confirmed by the record, oldest first.
+        claims: what the model itself put in view; nobody confirmed it.
         operations: finished operations of the current step, oldest first.
         notes: decisions and failures that must stay visible, with reasons.
         uncertain: what the record cannot decide.
@@ -84,6 +88,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[StepView, ...] = ()
     current: str | None = None
     facts: tuple[FactView, ...] = ()
+    claims: tuple[FactView, ...] = ()
     operations: tuple[OperationView, ...] = ()
     notes: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
@@ -110,6 +115,8 @@ def render_moving(view: TaskView) -> str:
     lines = [_section("Where the task stands", _progress(view))]
     if view.notes:
         lines.append(_section("Notes", _bullets(view.notes)))
+    if view.claims:
+        lines.append(_section(CLAIMED, _claims(view)))
     if view.uncertain:
         lines.append(_section("Not certain", _bullets(view.uncertain)))
     if view.next:
@@ -133,6 +140,8 @@ def render_recovery(view: TaskView, kind: str = "recovery") -> str:
         facts.append(_bullets(view.notes))
     facts.append("Values, with their evidence, stand in the JSON at the end.")
     action = [view.next or "Go on from the break; do not plan anew."]
+    if view.claims:
+        action.append(f"{CLAIMED}:\n{_claims(view)}")
     if view.uncertain:
         action.append(f"Not certain:\n{_bullets(view.uncertain)}")
     data = _data(kind, view)
@@ -164,6 +173,12 @@ def _section(title: str, body: str) -> str:
 
 def _bullets(items: tuple[str, ...]) -> str:
     return "\n".join(f"- {item}" for item in items)
+
+
+def _claims(view: TaskView) -> str:
+    # The value as JSON: a name or a line break in it cannot look like our own text.
+    lines = (f"{canonical(c.name)}: {c.value} ({c.evidence})" for c in view.claims)
+    return _bullets(tuple(lines))
 
 
 def _plan_line(step: StepView) -> str:
@@ -198,7 +213,7 @@ def _data(kind: str, view: TaskView) -> dict[str, Any]:
                 "name": fact.name,
                 "value": json.loads(fact.value),
                 "evidence": fact.evidence,
-                "step": fact.step,
+                **({"by": fact.by} if fact.by else {"step": fact.step}),
             }
             for fact in view.facts
         ],

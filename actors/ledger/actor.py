@@ -11,6 +11,7 @@ from ...storage.records import Draft, Lease, Row, blob_digest
 from ...supervision.faults import hit
 from ...supervision.lifecycle import Down, Up
 from ..agent import Agent
+from ..anchors import anchored
 from ..durable import Durable, Folded
 from ..events import EffectRecorded, Event, RestAsked
 from ..executor.executor import Outcome
@@ -202,10 +203,10 @@ class Ledger(Durable[LedgerState]):
             return change(base, usage=spent, source=source, result=value.text), ()
         assert isinstance(value, Returned)
         spent = used(entry.kind, entry.name, outcome.seconds)
-        result, digest, blobs = self.kept(self.tool_of(entry), value.text)
-        made = change(
-            base, usage=spent, result=result, blob=digest, anchors=value.anchors
-        )
+        tool = self.tool_of(entry)
+        result, digest, blobs = self.kept(tool, value.text)
+        anchors = anchored(tool, value.text, value.anchors, entry.op)
+        made = change(base, usage=spent, result=result, blob=digest, anchors=anchors)
         return made, blobs
 
     def tool_of(self, entry: Entry) -> Tool | None:

@@ -360,6 +360,7 @@ class Door:
                 by="record",
                 result=same.result,
                 blob=same.blob,
+                anchors=same.anchors,
             ),
         )
         ledger.decide(ledger.state.entries[wanted.op])

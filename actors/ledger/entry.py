@@ -14,6 +14,7 @@ import msgspec
 from ..context.measure import canonical
 from ..events import (
     Amounts,
+    Anchor,
     EffectProbed,
     EffectRecorded,
     EffectRegistered,
@@ -69,7 +70,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     usage: Amounts = msgspec.field(default_factory=dict)
     beside: dict[str, Amounts] = msgspec.field(default_factory=dict)
     source: Literal["reported", "estimated", "unknown"] = "reported"
-    anchors: dict[str, str] = msgspec.field(default_factory=dict)
+    anchors: dict[str, Anchor] = msgspec.field(default_factory=dict)
     probes: int = 0
     cut_off: bool = False  # by a crash, not by its own deadline
     retry_at: float = 0.0  # second before which its service asked to be left alone
@@ -88,6 +89,7 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["pending", "completed", "failed", "unknown"]
     result: str = ""
     blob: str = ""
+    anchors: dict[str, Anchor] = msgspec.field(default_factory=dict)
 
 
 def earlier_of(entry: Entry) -> Earlier:
@@ -98,6 +100,7 @@ def earlier_of(entry: Entry) -> Earlier:
         status=entry.status,
         result=entry.result,
         blob=entry.blob,
+        anchors=entry.anchors,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ...storage.reader import Reader
+from ..anchors import anchored
 from ..events import EffectProbed, EffectRecorded, EffectResolved
 from ..executor.executor import Outcome
 from ..names import VERDICTS, effect
@@ -240,7 +241,9 @@ class Resolver:
         """Record how an attempt ended, by the word of `who` or of the probe."""
         ledger = self._ledger
         self._asking.discard((entry.op, entry.attempt))
-        result, blob, blobs = ledger.kept(ledger.tool_of(entry), result)
+        tool = ledger.tool_of(entry)
+        anchors = anchored(tool, result, {}, entry.op) if happened else {}
+        result, blob, blobs = ledger.kept(tool, result)
         absent = f"{who} says so" if who else "the probe found nothing"
         ledger.append(
             EffectRecorded(
@@ -252,6 +255,7 @@ class Resolver:
                 blob=blob,
                 error="" if happened else f"surely not done: {absent}",
                 usage=used(entry.kind, entry.name, 0.0) if happened else {},
+                anchors=anchors,
                 who=who,
             ),
             blobs=blobs,

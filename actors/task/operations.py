@@ -38,6 +38,7 @@ from ..protocol import (
 )
 from . import closing
 from . import decide as next_
+from .anchoring import admitted
 from .attempt import attempt_of
 from .decide import StopFor
 from .limits import Limits, sample_name
@@ -305,14 +306,16 @@ class Operations:
         self._task.subtasks.observed(op.op)
         failed = outcome.status != "completed"
         reason = f"{action.tool}: {outcome.error}" if failed else ""
+        anchors, refused = admitted(self._task, outcome)
         self._task.append(
             ActionObserved(
                 op=op.op,
                 attempt=op.attempt,
                 status=outcome.status,
                 reason=reason,
-                anchors=outcome.anchors,
+                anchors=anchors,
             ),
+            *refused,
             rows=self._task.approvals.used(op),
         )
         hit("task.observed", action.tool)

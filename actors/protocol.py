@@ -14,7 +14,7 @@ from ..supervision.address import Address
 from ..supervision.promise import Promise
 from .budget.account import Books, Refusal
 from .budget.estimates import Samples
-from .context.layers import Block, Window
+from .context.blocks import Block, Fate, Window
 from .context.render import TaskView
 from .events import Amounts, Anchor, TaskSubmitted, Undoes
 from .ledger.entry import Entry
@@ -297,7 +297,10 @@ class Assemble(Message, frozen=True, kw_only=True):
 
 
 class Built(Message, frozen=True, kw_only=True):
-    """The request, or why none can be built."""
+    """The request, or why none can be built; `fates` say what became of each block.
+
+    What this request dropped are the fates `dropped`: no earlier block is given.
+    """
 
     op: int
     attempt: int
@@ -307,6 +310,7 @@ class Built(Message, frozen=True, kw_only=True):
     blocks: tuple[tuple[int, int], ...]
     characters: int
     error: str
+    fates: tuple[Fate, ...] = ()
 
 
 # ── task ↔ windows ───────────────────────────────────────────────────────────────

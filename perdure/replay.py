@@ -13,7 +13,8 @@ import msgspec
 
 from .actors.agent import FixedLayer
 from .actors.context.actor import request_blocks
-from .actors.context.layers import Block, Window
+from .actors.context.blocks import Block, Fate, Window
+from .actors.context.known import Known
 from .actors.context.render import OperationView
 from .actors.context.shrink import assemble_shrinking
 from .actors.events import (
@@ -41,7 +42,10 @@ __all__ = ["Rendered", "render_again"]
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
-    """One request as the model got it; `digest` equals the one recorded."""
+    """One request as the model got it; `digest` equals the one recorded.
+
+    `fates` say what became of each block that it could have held.
+    """
 
     op: int
     attempt: int
@@ -50,6 +54,7 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     characters: int
     limit: int
+    fates: tuple[Fate, ...]
 
 
 def render_again(reader: Reader, task: str, op: int) -> Rendered:
@@ -61,10 +66,11 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     stream = whole(reader, f"task/{task}")
     record, built = _request(stream, task, op)
     state = _task_at(stream, built.view)
-    entries = _entries_at(reader, task, record.seq)
     decided = state.ops[op].action
     assert isinstance(decided, CallModel)
     purpose = decided.purpose
+    work = purpose == "work"
+    since = max(state.window.start, built.facts_until + 1)
     facts = _facts(reader, stream, task, record, built)
     view = view_of(state, facts, closing=purpose == "closing")
     layer = _fixed(reader, built)
@@ -72,11 +78,16 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     made = assemble_shrinking(
         fixed,
         stable,
-        _scratch(entries, built, _asides(stream)) if purpose == "work" else [],
+        _scratch(_calls(reader, task, record.seq, since), built, _asides(stream))
+        if work
+        else [],
         moving,
-        layer.tools if purpose == "work" else [],
+        layer.tools if work else [],
         limit=built.limit,
-        window=Window(start=built.window, omitted=built.omitted),
+        window=Window(start=built.window, omitted=built.omitted, shrunk=built.shrunk)
+        if work
+        else Window(),
+        known=Known(layer.tools),
     )
     if made.digest != built.digest:
         raise Undecodable(
@@ -91,6 +102,7 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
         digest=made.digest,
         characters=made.report.after,
         limit=built.limit,
+        fates=made.fates,
     )
 
 
@@ -124,6 +136,17 @@ def _entries_at(reader: Reader, task: str, seq: int) -> tuple[Entry, ...]:
         if record.seq < seq:
             state = ledger.apply(state, event)
     return tuple(state.entries.values())
+
+
+def _calls(reader: Reader, task: str, seq: int, since: int) -> tuple[Entry, ...]:
+    """Operations from `since` on, as of a place in the log: none has left a state."""
+    found: dict[int, Entry] = {}
+    for record, event in whole(reader, f"task/{task}/ledger"):
+        op: int = getattr(event, "op")  # noqa: B009 - every event of a ledger has one
+        if record.seq < seq and op >= since:
+            held = {op: found[op]} if op in found else {}
+            found[op] = ledger.apply(LedgerState(entries=held), event).entries[op]
+    return tuple(found.values())
 
 
 def _facts(
@@ -170,14 +193,12 @@ def _asides(stream: Sequence[tuple[Record, Event]]) -> set[int]:
 def _scratch(
     entries: Sequence[Entry], built: RequestBuilt, asides: set[int]
 ) -> list[Block]:
-    """The exchanges that were in the request, made as the task made them."""
+    """The exchanges that the request could have held, made as the task made them."""
     blocks: list[Block] = []
     for entry in entries:
         if entry.kind != "model" or entry.status != "completed":
             continue
-        if entry.op in asides:
-            continue
-        if not any(first <= entry.op <= last for first, last in built.blocks):
+        if entry.op in asides or entry.op >= built.op:
             continue
         reply = msgspec.json.decode(entry.result, type=ModelReply)
         results: list[Any] = [one for one in entries if one.parent == entry.op]
@@ -185,5 +206,6 @@ def _scratch(
         calls = reply.tool_calls[: len(texts)]
         reply = msgspec.structs.replace(reply, tool_calls=calls)
         if texts or (reply.content or "").strip():
-            blocks.append(exchange(entry.op, reply, texts))
+            ops = [one.op for one in results]
+            blocks.append(exchange(entry.op, reply, texts, ops))
     return blocks

@@ -10,7 +10,9 @@ from ..errors import ContextBudgetError
 from ..house import House
 from ..model import ModelRequest
 from ..protocol import Assemble, Built
-from .layers import Block
+from .blocks import Block
+from .known import Known
+from .layers import assemble
 from .measure import copied
 from .render import TaskView, render_moving, render_recovery, render_task_stable
 from .shrink import assemble_shrinking
@@ -41,12 +43,13 @@ def request_blocks(
 
 
 class Context(Actor):
-    """Keeps nothing: a request is built from what it is asked with."""
+    """A request is built from what it is asked with; kept is only what was measured."""
 
     def __init__(self, house: House, agent: Agent) -> None:
         super().__init__()
         self.house = house
         self.agent = agent
+        self._known = Known(agent.fixed.tools)
 
     def receive(self, message: Any) -> None:
         """Build requests."""
@@ -63,8 +66,9 @@ class Context(Actor):
         working = message.purpose == "work"
         tools = layer.tools if working else []
         scratch = message.scratch if working else []
+        fit = assemble_shrinking if rules.newest == "reference" else assemble
         try:
-            made = assemble_shrinking(
+            made = fit(
                 fixed,
                 stable,
                 scratch,
@@ -73,6 +77,7 @@ class Context(Actor):
                 limit=rules.request_limit,
                 window=message.window,
                 low_water=rules.low_water,
+                known=self._known,
             )
         except ContextBudgetError as error:
             return Built(
@@ -102,4 +107,5 @@ class Context(Actor):
             blocks=made.kept,
             characters=made.report.after,
             error="",
+            fates=made.fates,
         )

@@ -17,43 +17,14 @@ import msgspec
 
 from ..errors import ContextBudgetError
 from ..model import Message, ToolSchema
-from .measure import CHARACTERS, Measure, request_text
+from .blocks import Block, Fate, Window
+from .known import Known, Sized
+from .measure import Measure, request_text
 from .notice import measured, notice
 from .report import LOW_WATER, BudgetReport
-from .units import refuse_strictly, refuse_unportable, units
+from .units import refuse_unportable
 
-__all__ = ["Assembled", "Block", "Window", "assemble"]
-
-
-class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages that enter and leave a request together.
-
-    Args:
-        id: unique in its task, rising with time.
-        layer: ``fixed`` (role, rules), ``task`` (goal, progress), ``scratch``
-            (exchanges, notes).
-        origin: who wrote it: ``agent``, ``task``, ``model``, ``runtime`` ...
-        evidence: the record it rests on, an effect's id for instance.
-        messages: whole units; an exchange is never split over two blocks.
-    """
-
-    id: int
-    layer: Literal["fixed", "task", "scratch"]
-    origin: str
-    evidence: str | None = None
-    messages: tuple[Message, ...]
-
-
-class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """How far scratch was cut; the caller keeps it from one request to the next.
-
-    Args:
-        start: id of the oldest scratch block still in.
-        omitted: messages left out since the task (or its last recovery) began.
-    """
-
-    start: int = 0
-    omitted: int = 0
+__all__ = ["Assembled", "Block", "Fate", "Window", "assemble"]
 
 
 class Assembled(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +35,7 @@ class Assembled(msgspec.Struct, frozen=True, kw_only=True):
             copies: whoever hands them to foreign code copies them.
         window: to be given to the next `assemble`.
         kept: first and last id of each run of scratch blocks that is in.
+        fates: what became of every block that was given, in their order.
         report: measures; `dropped_*` count this cut only.
         digest: SHA-256 of the request's canonical JSON, in hex.
     """
@@ -72,8 +44,27 @@ class Assembled(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[ToolSchema]
     window: Window
     kept: tuple[tuple[int, int], ...]
+    fates: tuple[Fate, ...]
     report: BudgetReport
     digest: str
+
+
+class _Room:
+    """The running sum of a request's parts, in its measure."""
+
+    def __init__(self, measure: Measure, schemas: int) -> None:
+        self.measure = measure
+        self.schemas = schemas
+        self.count = 0
+        self.content = 0
+
+    def add(self, messages: int, size: int) -> None:
+        self.count += messages
+        self.content += size
+
+    def taken(self, omitted: int = 0) -> int:
+        """What the request takes, with a notice where something is left out."""
+        return measured(self.measure, self.count, self.content, self.schemas, omitted)
 
 
 def assemble(
@@ -86,108 +77,187 @@ def assemble(
     limit: int,
     window: Window,
     low_water: float = LOW_WATER,
-    measure: Measure = CHARACTERS,
+    known: Known | None = None,
 ) -> Assembled:
-    """Put the layers together, cutting the oldest scratch blocks where they overflow.
+    """Put the layers together, cutting the oldest of scratch where they overflow.
 
-    Once the request is over `limit` characters it is cut to `limit * low_water`, so
-    that cuts are rare. The newest scratch block always stays. Scratch blocks older
-    than `window.start` are passed over. The notice counts, but is left out where
-    only the notice would make the request too long.
+    Once the request is over `limit` it is cut to `limit * low_water`, so that cuts are
+    rare: first bulky results become references, oldest first; where that is not
+    enough, whole blocks go, oldest first. The newest scratch block always stays as it
+    is. Blocks older than `window.start` are passed over. The notice counts, but is left
+    out where only the notice would make the request too long.
 
+    `known` holds what was measured before, and in which measure.
     Raises `ContextBudgetError`, which names the part that does not fit, or the
-    message that is malformed.
+    block that is malformed.
     """
-    live = [block for block in scratch if block.id >= window.start]
-    for block in (*fixed, *stable, *live, moving):
-        units(block.messages)  # an exchange split over blocks could not be cut
-    refuse_strictly(_messages([*fixed, *stable, *live, moving]))
+    known = known or Known()
+    pinned, given, (last,) = known.sized([*fixed, *stable], scratch, [moving])
+    shown = [one for one in given if one.block.id >= window.start]
+    _refuse_twins([*pinned, *shown, last])
     refuse_unportable(list(tools), "tools")
-    last = moving.messages[-1] if moving.messages else {}
-    if last.get("role") != "user" or not last["content"].strip():
-        raise ContextBudgetError("a request must end with the current user task")
+    _refuse_blank(moving)
 
-    schemas = measure.part(list(tools))
-    pinned = [*fixed, *stable, moving]
-    count = sum(len(block.messages) for block in (*pinned, *live))
-    content = sum(_size(measure, block) for block in pinned)
-    sizes = [_size(measure, block) for block in live]
-    content += sum(sizes)
-
-    omitted = window.omitted
-    cut = 0
-    before = measured(measure, count, content, schemas, omitted)
+    room = _Room(known.measure, known.measure.part(list(tools)))
+    for one in (*pinned, last):
+        room.add(len(one.block.messages), one.size)
+    for one in shown:
+        room.add(len(one.block.messages), _as_sent(one, window.shrunk)[1])
+    before = room.taken(window.omitted)
+    new, cut = window, 0
     if before > limit:
-        mark = int(limit * low_water)
-        while (
-            cut < len(live) - 1
-            and measured(measure, count, content, schemas, omitted) > mark
-        ):
-            count -= len(live[cut].messages)
-            content -= sizes[cut]
-            omitted += len(live[cut].messages)
-            cut += 1
-    if measure.total(count, content, schemas) > limit:
+        new, cut = _cut(room, shown, window, int(limit * low_water))
+    rest = shown[cut:]
+    sent = [_as_sent(one, new.shrunk) for one in rest]
+    if room.taken() > limit:
         raise ContextBudgetError(
             _overflow(
-                measure,
-                schemas,
+                room,
                 {
-                    "instructions": fixed,
-                    "goal and constraints": stable,
-                    "progress of the task": [moving],
-                    "newest exchange": live[cut:],
+                    "instructions": pinned[: len(fixed)],
+                    "goal and constraints": pinned[len(fixed) :],
+                    "progress of the task": [last],
+                    "newest exchange": rest,
                 },
                 limit,
             )
         )
-    placed = (
-        omitted > 0 and measured(measure, count, content, schemas, omitted) <= limit
-    )
+    placed = new.omitted > 0 and room.taken(new.omitted) <= limit
 
     messages = [
-        *_messages([*fixed, *stable]),
-        *([notice(omitted)] if placed else []),
-        *_messages([*live[cut:], moving]),
+        *(message for one in pinned for message in one.block.messages),
+        *([notice(new.omitted)] if placed else []),
+        *(message for block, _ in sent for message in block.messages),
+        *moving.messages,
     ]
     text = request_text(messages, tools)
-    dropped = units(_messages(live[:cut]))
     return Assembled(
         messages=messages,
         tools=list(tools),
-        window=Window(start=live[cut].id if cut else window.start, omitted=omitted),
-        kept=((live[cut].id, live[-1].id),) if live else (),
-        report=BudgetReport(
-            before=before,
-            after=len(text),
-            limit=limit,
-            dropped_messages=omitted - window.omitted,
-            dropped_turns=sum(unit.role == "user" for unit in dropped),
-            dropped_exchanges=sum(unit.exchange for unit in dropped),
-            profile="runtime",
-            omitted=omitted,
-            notice="placed" if placed else "left out" if omitted else "none",
+        window=new,
+        kept=((rest[0].block.id, rest[-1].block.id),) if rest else (),
+        fates=_fates(pinned, given, last, new, f"{limit} {room.measure.name}"),
+        report=_report(
+            before, len(text), limit, new.omitted, shown[:cut], placed=placed
         ),
         digest=hashlib.sha256(text.encode()).hexdigest(),
     )
 
 
-def _messages(blocks: Sequence[Block]) -> list[Message]:
-    return [message for block in blocks for message in block.messages]
+def _cut(
+    room: _Room, shown: Sequence[Sized], window: Window, mark: int
+) -> tuple[Window, int]:
+    """Shrink, then drop, until `mark` is reached; how many blocks were dropped."""
+    start, omitted, shrunk = window.start, window.omitted, window.shrunk
+    for one in shown[:-1]:
+        if one.block.id < shrunk:
+            continue
+        if room.taken(omitted) <= mark:
+            break
+        shorter, size = one.reference
+        if shorter is not one.block:
+            room.add(0, size - one.size)
+            shrunk = one.block.id + 1
+    cut = 0
+    while cut < len(shown) - 1 and room.taken(omitted) > mark:
+        one = shown[cut]
+        room.add(-len(one.block.messages), -_as_sent(one, shrunk)[1])
+        omitted += len(one.block.messages)
+        cut += 1
+        start = shown[cut].block.id
+    return Window(start=start, omitted=omitted, shrunk=shrunk), cut
 
 
-def _size(measure: Measure, block: Block) -> int:
-    return sum(map(measure.part, block.messages))
+def _as_sent(one: Sized, shrunk: int) -> tuple[Block, int]:
+    return one.reference if one.block.id < shrunk else (one.block, one.size)
 
 
-def _overflow(
-    measure: Measure, schemas: int, pinned: dict[str, Sequence[Block]], limit: int
-) -> str:
+def _fates(
+    pinned: Sequence[Sized],
+    scratch: Sequence[Sized],
+    last: Sized,
+    window: Window,
+    limit: str,
+) -> tuple[Fate, ...]:
+    """What became of every block; the same again, whichever request cut it."""
+    found = [_fate(one, "kept", "the layer always stands whole") for one in pinned]
+    for one in scratch:
+        sent, size = _as_sent(one, window.shrunk)
+        if one.block.id < window.start:
+            why = f"{limit} are not enough, and the oldest go first"
+            found.append(_fate(one, "dropped", why, 0))
+        elif sent is not one.block:
+            why = f"{limit} are not enough for old, bulky results"
+            found.append(_fate(one, "shrunk", why, size))
+        else:
+            found.append(_fate(one, "kept", "it fits"))
+    return (*found, _fate(last, "kept", "the layer always stands whole"))
+
+
+def _fate(
+    one: Sized,
+    fate: Literal["kept", "shrunk", "dropped"],
+    why: str,
+    after: int | None = None,
+) -> Fate:
+    return Fate(
+        block=one.block.id,
+        layer=one.block.layer,
+        evidence=one.block.evidence,
+        fate=fate,
+        why=why,
+        before=one.size,
+        after=one.size if after is None else after,
+    )
+
+
+def _report(
+    before: int,
+    after: int,
+    limit: int,
+    omitted: int,
+    gone: Sequence[Sized],
+    *,
+    placed: bool,
+) -> BudgetReport:
+    units = [unit for one in gone for unit in one.units]
+    return BudgetReport(
+        before=before,
+        after=after,
+        limit=limit,
+        dropped_messages=sum(len(one.block.messages) for one in gone),
+        dropped_turns=sum(unit.role == "user" for unit in units),
+        dropped_exchanges=sum(unit.exchange for unit in units),
+        profile="runtime",
+        omitted=omitted,
+        notice="placed" if placed else "left out" if omitted else "none",
+    )
+
+
+def _refuse_twins(blocks: Sequence[Sized]) -> None:
+    seen: set[str] = set()
+    for one in blocks:
+        for call in one.calls:
+            if call in seen:
+                raise ContextBudgetError(
+                    f"call id {call!r} is used before (block {one.block.id})"
+                )
+            seen.add(call)
+
+
+def _refuse_blank(moving: Block) -> None:
+    last = moving.messages[-1] if moving.messages else {}
+    if last.get("role") != "user" or not last["content"].strip():
+        raise ContextBudgetError("a request must end with the current user task")
+
+
+def _overflow(room: _Room, pinned: dict[str, Sequence[Sized]], limit: int) -> str:
     """Name the first part, in the order of `pinned`, that is too much."""
-    parts = {"schemas of the tools": schemas + measure.total(0, 0, 0)}
+    measure = room.measure
+    parts = {"schemas of the tools": room.schemas + measure.total(0, 0, 0)}
     for name, blocks in pinned.items():
-        commas = sum(len(block.messages) for block in blocks)
-        parts[name] = sum(_size(measure, block) for block in blocks) + commas
+        commas = sum(len(one.block.messages) for one in blocks)
+        parts[name] = sum(one.size for one in blocks) + commas
     needed = sum(parts.values()) - 1
     over = accumulate(parts.values())
     culprit = next(name for name, size in zip(parts, over, strict=True) if size > limit)

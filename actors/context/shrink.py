@@ -1,22 +1,25 @@
 """A newest exchange that alone overflows: its bulky results become references.
 
-Only what the fitter may not drop is shrunk, and only as far as needed. The whole
-result stays in the record; head, tail, size and digest stay in the request.
+Only what the fitter may not drop is shrunk, and only as far as needed. Older results
+that do so are `layers.assemble`'s.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from ..errors import ContextBudgetError
-from ..model import Message
-from .layers import Assembled, Block, assemble
+from ..model import ToolSchema
+from .blocks import Block, Window
+from .known import Known
+from .layers import Assembled, assemble
+from .references import by_reference
+from .report import LOW_WATER
 
-__all__ = ["assemble_shrinking", "reference"]
+__all__ = ["assemble_shrinking"]
 
 KEEP = (4_000, 2_000, 1_000, 500, 250)  # characters of each result, first that fits
 
@@ -26,47 +29,53 @@ def assemble_shrinking(
     stable: Sequence[Block],
     scratch: Sequence[Block],
     moving: Block,
-    tools: Sequence[Any],
-    **options: Any,
+    tools: Sequence[ToolSchema],
+    *,
+    limit: int,
+    window: Window,
+    low_water: float = LOW_WATER,
+    known: Known | None = None,
 ) -> Assembled:
     """`assemble`, with the newest exchange's results shrunk where they overflow.
 
-    Takes the options of `assemble` and raises what it raises, where even references
-    do not fit. Same input, same bytes.
+    Takes what `assemble` takes and raises what it raises, where even references do
+    not fit. Same input, same bytes.
     """
+    known = known or Known()
+    rules: dict[str, Any] = {
+        "limit": limit,
+        "window": window,
+        "low_water": low_water,
+        "known": known,
+    }
     try:
-        return assemble(fixed, stable, scratch, moving, tools, **options)
-    except ContextBudgetError:
+        return assemble(fixed, stable, scratch, moving, tools, **rules)
+    except ContextBudgetError as error:
         if not scratch:
             raise
+        refused = error
     *older, newest = scratch
-    for keep in KEEP[:-1]:
-        try:
-            shorter = [*older, _shrunk(newest, keep)]
-            return assemble(fixed, stable, shorter, moving, tools, **options)
-        except ContextBudgetError:
+    for keep in KEEP:
+        shorter = by_reference(newest, opens=known.opens, keep=keep)
+        if shorter is newest:
             continue
-    last = [*older, _shrunk(newest, KEEP[-1])]
-    return assemble(fixed, stable, last, moving, tools, **options)
+        try:
+            made = assemble(fixed, stable, [*older, shorter], moving, tools, **rules)
+        except ContextBudgetError as error:
+            refused = error
+            continue
+        return _told(made, newest, limit, known)
+    raise refused
 
 
-def reference(text: str, keep: int) -> str:
-    """Head and tail of a text, with its size and digest; the text itself if short."""
-    if len(text) <= keep:
-        return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    head, tail = keep * 2 // 3, keep // 3
-    return (
-        f"{text[:head]}\n(cut here; the whole result has {len(text)} characters, "
-        f"SHA-256 {digest}…)\n{text[len(text) - tail :]}"
+def _told(made: Assembled, newest: Block, limit: int, known: Known) -> Assembled:
+    """Say of the newest block that it is a reference, and how long it is whole."""
+    whole = sum(map(known.measure.part, newest.messages))
+    why = f"alone it is too much for {limit} {known.measure.name}"
+    fates = tuple(
+        msgspec.structs.replace(one, fate="referenced", why=why, before=whole)
+        if one.layer == "scratch" and one.block == newest.id
+        else one
+        for one in made.fates
     )
-
-
-def _shrunk(block: Block, keep: int) -> Block:
-    messages: list[Message] = [
-        {**message, "content": reference(message["content"], keep)}
-        if message["role"] == "tool"
-        else message
-        for message in block.messages
-    ]
-    return msgspec.structs.replace(block, messages=tuple(messages))
+    return msgspec.structs.replace(made, fates=fates)

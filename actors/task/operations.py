@@ -15,7 +15,7 @@ import msgspec
 
 from ...storage.records import blob_digest
 from ...supervision.faults import hit
-from ..context.layers import Block, Window
+from ..context.blocks import Block, Window
 from ..events import (
     ActionObserved,
     Amounts,
@@ -171,6 +171,9 @@ class Operations:
             return
         body = task.agent.fixed.body()
         fixed = blob_digest(body)
+        work = isinstance(op.action, CallModel) and op.action.purpose == "work"
+        # What is asked besides the work leaves the window where it is.
+        window = message.window if work else task.state.window
         task.append(
             RequestBuilt(
                 op=op.op,
@@ -179,17 +182,16 @@ class Operations:
                 view=task.state.version,
                 facts_until=task.state.facts_until,
                 blocks=message.blocks,
-                window=message.window.start,
-                omitted=message.window.omitted,
+                window=window.start,
+                omitted=window.omitted,
+                shrunk=window.shrunk,
                 characters=message.characters,
                 limit=task.house.baseline.request_limit,
                 fixed=fixed,
             ),
             blobs=() if fixed == task.state.fixed else (body,),
         )
-        self._scratch = [
-            block for block in self._scratch if block.id >= message.window.start
-        ]
+        self._scratch = [block for block in self._scratch if block.id >= window.start]
         request = message.request
         self._requests[op.op] = request
         text = msgspec.json.encode([request.messages, request.tools]).decode()
@@ -404,10 +406,9 @@ class Operations:
             (f"{parent}.{place}", self.results.pop(op.op, NOT_STARTED))
             for place, op in enumerate(mine)
         ]
-        block = exchange(
-            parent, msgspec.structs.replace(reply, tool_calls=calls), results
-        )
-        self._scratch.append(block)
+        reply = msgspec.structs.replace(reply, tool_calls=calls)
+        ops = [op.op for op in mine]
+        self._scratch.append(exchange(parent, reply, results, ops))
 
     def remember_answer(self, op: int) -> None:
         """Put a refused answer into scratch, so that the model sees what it said."""

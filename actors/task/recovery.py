@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from ..anchors import MODEL
-from ..context.layers import Block
+from ..context.blocks import Block
 from ..context.measure import canonical
 from ..context.render import FactView, OperationView, StepView, TaskView
+from ..evidence import source_of
 from ..ledger.entry import Entry
 from ..model import ModelReply
 from ..protocol import Replied
@@ -179,10 +180,16 @@ def operations(entries: Sequence[Entry], until: int) -> tuple[OperationView, ...
     return tuple(reversed(found))
 
 
-def exchange(op: int, reply: ModelReply, results: Sequence[tuple[str, str]]) -> Block:
+def exchange(
+    op: int,
+    reply: ModelReply,
+    results: Sequence[tuple[str, str]],
+    ops: Sequence[int] = (),
+) -> Block:
     """The scratch block of a model call: its message and all its tool results.
 
-    `results` are call ids with the texts the model is to see, in order.
+    `results` are call ids with the texts the model is to see, in order, `ops` the
+    operations that they are of.
     """
     message: dict[str, Any] = {"role": "assistant", "content": reply.content}
     if reply.tool_calls:
@@ -204,6 +211,10 @@ def exchange(op: int, reply: ModelReply, results: Sequence[tuple[str, str]]) -> 
         origin="model",
         evidence=f"op{op}",
         messages=(message, *answers),
+        sources=tuple(
+            source_of(call.name, call.arguments, number)
+            for call, number in zip(reply.tool_calls, ops, strict=False)
+        ),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ..context.layers import Window
+from ..context.blocks import Window
 from ..events import (
     ActionObserved,
     Anchor,
@@ -121,7 +121,9 @@ def apply(state: TaskState, event: Event) -> TaskState:
         case DecisionMade():
             return _decided(state, event)
         case RequestBuilt():
-            window = Window(start=event.window, omitted=event.omitted)
+            window = Window(
+                start=event.window, omitted=event.omitted, shrunk=event.shrunk
+            )
             return change(state, window=window, fixed=event.fixed)
         case ActionObserved():
             return _observed(state, event)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perdure.actors.context.layers import Block, Window
-from perdure.actors.context.shrink import assemble_shrinking, reference
+from perdure.actors.context.references import reference
+from perdure.actors.context.shrink import assemble_shrinking
 from perdure.actors.errors import ContextBudgetError
 
 

@@ -1,0 +1,131 @@
+"""A long step's requests: old results by reference, and each renders again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from perdure import Agent, Misuse, tool
+from perdure.actors.events import RequestBuilt, TaskPaused
+from perdure.actors.model import ModelReply, ModelRequest
+from perdure.models import Scripted
+from perdure.replay import Rendered, render_again
+from tests.actors.world import House, as_calls, quick, standing
+
+PAGE = 1_500  # characters of a result
+
+
+class Reader:
+    """A model that looks at page after page; it keeps the requests it got."""
+
+    def __init__(self, pages: int) -> None:
+        self.pages = pages
+        self.seen: list[ModelRequest] = []
+
+    def __call__(self, request: ModelRequest) -> ModelReply:
+        self.seen.append(request)
+        number = len(self.seen)
+        if number > self.pages:
+            return ModelReply(content=json.dumps("done"))
+        return ModelReply(tool_calls=as_calls([("look", {"page": number})]))
+
+
+def reading(model: Reader, size: int = PAGE, **options: Any) -> Agent:
+    @tool(effect="read")
+    def look(page: int) -> str:
+        """Look at a page."""
+        return f"page {page} ".ljust(size, "x")
+
+    return Agent(
+        name="agent",
+        instructions="Read on.",
+        tools=[look],
+        model=Scripted(model),
+        max_rounds=1_000,
+        recovery="rules",
+        **options,
+    )
+
+
+def rendered(house: House, task: str) -> dict[int, Rendered]:
+    """Every request of a task, rendered again; each has the digest that was sent."""
+    found = {}
+    for one in house.of(f"task/{task}", RequestBuilt):
+        again = house.runtime._reading.read(
+            lambda reader, op=one.op: render_again(reader, task, op)
+        )
+        assert again.digest == one.digest
+        found[one.op] = again
+    return found
+
+
+def test_every_request_of_a_long_step_renders_again_with_its_references() -> None:
+    model = Reader(60)
+    house = House(reading(model))
+    task = house.submit().id
+    assert house.finish(task).status == "completed"
+    again = list(rendered(house, task).values())
+    assert [one.messages for one in again] == [one.messages for one in model.seen]
+    fates = [{fate.fate for fate in one.fates} for one in again]
+    assert {"kept", "shrunk", "dropped"} in fates
+    built = house.of(f"task/{task}", RequestBuilt)
+    assert built[-1].shrunk > built[-1].window > 0
+    told = {
+        (op, fate.block)
+        for op, one in enumerate(again)
+        for fate in one.fates
+        if fate.fate == "dropped"
+    }
+    # Each exchange is dropped once, by one request.
+    assert len(told) == len({block for _, block in told}) == built[-1].omitted // 2
+
+
+def test_a_step_of_more_exchanges_than_the_ledger_folds_renders_again() -> None:
+    model = Reader(160)
+    house = House(reading(model, size=20), baseline=quick(request_limit=200_000))
+    task = house.submit().id
+    house.finish(task)
+    again = rendered(house, task)
+    assert len(list(again.values())[-1].messages) > 320
+
+
+def test_schemas_that_alone_are_too_long_pause_the_task_once() -> None:  # K14
+    model = Reader(1)
+    agent = reading(model)
+    agent.fixed.tools[0]["function"]["description"] = "y" * 17_000
+    house = House(agent)
+    task = house.submit().id
+    result = house.finish(task)
+    assert (result.status, result.reason) == ("paused", "context")
+    (paused,) = house.of(f"task/{task}", TaskPaused)
+    assert "schemas of the tools do not fit" in paused.detail
+    assert model.seen == []
+
+
+def test_strict_refuses_a_newest_exchange_that_alone_is_too_much() -> None:
+    model = Reader(1)
+    house = House(reading(model, size=16_200), baseline=quick(newest="strict"))
+    result = house.finish(house.submit().id)
+    assert (result.status, result.reason) == ("paused", "context")
+    assert len(model.seen) == 1
+
+
+def test_a_mode_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(Misuse, match="newest='some' must be 'reference' or 'strict'"):
+        quick(newest="some")
+
+
+def test_by_default_such_an_exchange_is_a_reference() -> None:
+    model = Reader(1)
+    house = House(reading(model, size=16_200))
+    task = house.submit().id
+    assert house.finish(task).status == "completed"
+    (text,) = [
+        one["content"] for one in model.seen[1].messages if one["role"] == "tool"
+    ]
+    assert "16200 characters" in text
+    assert 'read_evidence(id="op2")' in text
+    assert standing(model.seen[1])["kind"] == "progress"
+    assert [one.fate for one in rendered(house, task)[3].fates][2] == "referenced"

@@ -15,7 +15,7 @@ __all__ = ["INSIDE", "anchor", "read_evidence", "recall"]
 
 @tool(effect="read")
 def read_evidence(id: str, start: int = 0, end: int | None = None) -> str:  # noqa: A002 - the model's word
-    """Show characters start to end of a recorded result, named by its evidence id."""
+    """Open a recorded result by its evidence id (op12), 4000 characters at a time."""
     raise _inside("read_evidence", id, start, end)
 
 

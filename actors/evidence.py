@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-__all__ = ["READ", "evidence_id", "named_op", "source_of"]
+__all__ = ["READ", "evidence_id", "named_op", "opener", "source_of"]
 
 READ = "read_evidence"  # the tool that opens them
 _NAME = re.compile(r"(?:(?P<task>.+):)?(?:op)?(?P<op>[0-9]{1,9})(?:#[0-9]+)?")
@@ -15,6 +15,11 @@ _NAME = re.compile(r"(?:(?P<task>.+):)?(?:op)?(?P<op>[0-9]{1,9})(?:#[0-9]+)?")
 def evidence_id(op: int) -> str:
     """How an operation's record is named in a request."""
     return f"op{op}"
+
+
+def opener(op: int) -> str:
+    """The call that opens an operation's result, as a model is told of it."""
+    return f'{READ}(id="{evidence_id(op)}")'
 
 
 def named_op(name: str, task: str = "") -> int | None:

@@ -8,6 +8,7 @@ __all__ = [
     "APPROVAL_ANSWERS",
     "CALLER_KEYS",
     "DOUBTS",
+    "EVIDENCE",
     "JOURNAL",
     "KEYS",
     "MEMORY",
@@ -45,6 +46,7 @@ APPROVALS = "approval"  # what tasks have asked, by the approval's id
 APPROVAL_ANSWERS = "approval_answer"  # what was answered
 CALLER_KEYS = "caller_key"  # effects that their caller named, by the effect's key
 DOUBTS = "doubt"  # effects whose outcome is unknown, by their id
+EVIDENCE = "evidence"  # where the result of each closed operation is recorded
 UNDOS = "undo"  # completed effects that can be taken back, by task and place
 VERDICTS = "verdict"  # what a person said of such an effect
 KEYS = "key"  # the caller's key of a submission -> the task's id

@@ -14,6 +14,7 @@ from ..agent import Agent
 from ..anchors import anchored
 from ..durable import Durable, Folded
 from ..events import EffectRecorded, Event, RestAsked
+from ..evidence import READ, opener
 from ..executor.executor import Outcome
 from ..house import House
 from ..names import account
@@ -38,7 +39,7 @@ from .entry import Entry, LedgerState, apply
 from .inside import Inside
 from .keys import Keyed, KeyRead, Keys
 from .resolve import ProbeAgain, Probed, Resolver, VerdictRead
-from .rows import rows_of
+from .rows import evidence_rows, rows_of
 from .work import Answered, Returned, used
 
 __all__ = ["Ledger"]
@@ -80,7 +81,10 @@ class Ledger(Durable[LedgerState]):
     ) -> int:
         """Append, with the rows that others look up."""
         changed = rows_of(self.task, self.state, events, self.agent)
-        return super().append(*events, rows=[*rows, *changed], blobs=blobs, also=also)
+        after = max(self.last_seq, self.house.journal.durable_seq)
+        found = evidence_rows(self.task, self.state, events, after)
+        rows = [*rows, *changed, *found]
+        return super().append(*events, rows=rows, blobs=blobs, also=also)
 
     def loaded(self, folded: Folded) -> None:
         """Decide what each pending attempt of an earlier incarnation is now."""
@@ -204,7 +208,7 @@ class Ledger(Durable[LedgerState]):
         assert isinstance(value, Returned)
         spent = used(entry.kind, entry.name, outcome.seconds)
         tool = self.tool_of(entry)
-        result, digest, blobs = self.kept(tool, value.text)
+        result, digest, blobs = self.kept(tool, value.text, entry.op)
         anchors = anchored(tool, value.text, value.anchors, entry.op)
         made = change(base, usage=spent, result=result, blob=digest, anchors=anchors)
         return made, blobs
@@ -213,7 +217,9 @@ class Ledger(Durable[LedgerState]):
         """The tool whose call an entry is; an undo has one of its own."""
         return self.agent.tool_of(entry.name, undo=entry.undoes is not None)
 
-    def kept(self, known: Tool | None, text: str) -> tuple[str, str, tuple[bytes, ...]]:
+    def kept(
+        self, known: Tool | None, text: str, op: int
+    ) -> tuple[str, str, tuple[bytes, ...]]:
         """What a record shows of a tool's result; with digest and blob if it is cut."""
         most = known.max_result if known else None
         body = text.encode()
@@ -222,7 +228,11 @@ class Ledger(Durable[LedgerState]):
             return text, "", ()
         digest = blob_digest(body)
         shown = text[: most or PREVIEW].encode()[: self.house.baseline.big_value]
-        note = f"\n(cut: the whole result has {len(text)} characters, SHA-256 {digest})"
+        opened = f"; {opener(op)} opens it" if READ in self.agent.tools else ""
+        note = (
+            f"\n(cut: the whole result has {len(text)} characters, "
+            f"SHA-256 {digest}{opened})"
+        )
         return shown.decode("utf-8", "ignore") + note, digest, (body,)
 
     def _cut_off(self, entry: Entry) -> None:

@@ -320,7 +320,7 @@ class Door:
             ledger.task, wanted.step, tool.name, arguments, wanted.occurrence
         )
         now = ledger.house.now()
-        result, blob, blobs = ledger.kept(tool, given.text)
+        result, blob, blobs = ledger.kept(tool, given.text, wanted.op)
         done = given.status == "completed"
         beside = {"unknown": given.books.unknown, "recovery": given.books.recovery}
         ledger.append(

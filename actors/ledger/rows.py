@@ -3,22 +3,33 @@
 An effect in doubt has a row from the record that says `unknown` to the record or the
 attempt after it; a read in doubt concerns nobody: it is repeated. An effect that its
 caller named has one for good, one that can be taken back has one until it has been.
+Every recorded operation has one that says where its newest record stands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
 from ...storage.records import Row
 from ..agent import Agent
 from ..events import EffectRecorded, EffectRegistered, Event
-from ..names import DOUBTS, UNDOS, effect
+from ..names import DOUBTS, EVIDENCE, UNDOS, effect
 from .entry import Entry, LedgerState, apply
 from .keys import keyed_row
 
-__all__ = ["DoubtRow", "UndoRow", "rows_of", "undo_prefix"]
+__all__ = [
+    "DoubtRow",
+    "EvidenceRow",
+    "UndoRow",
+    "evidence_key",
+    "evidence_prefix",
+    "evidence_rows",
+    "rows_of",
+    "undo_prefix",
+]
 
 
 class DoubtRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +53,27 @@ class UndoRow(msgspec.Struct, frozen=True, kw_only=True):
     result: str
 
 
+class EvidenceRow(msgspec.Struct, frozen=True, array_like=True):
+    """Where an operation's newest outcome is recorded: soon behind seq `after`.
+
+    An array, since every operation has one.
+    """
+
+    after: int
+    kind: Literal["model", "tool"]
+    name: str
+
+
+def evidence_prefix(task: str) -> str:
+    """How the keys of a task's evidence rows begin; they sort by operation."""
+    return f"{task}:"
+
+
+def evidence_key(task: str, op: int) -> str:
+    """The key of an operation's evidence row."""
+    return f"{evidence_prefix(task)}{op:09d}"
+
+
 def undo_prefix(task: str) -> str:
     """How the keys of a task's undo rows begin; they sort by time of completion."""
     return f"{task}:"
@@ -59,6 +91,21 @@ def rows_of(
     ):
         found[row.space, row.key] = row
     return list(found.values())
+
+
+def evidence_rows(
+    task: str, state: LedgerState, events: Sequence[Event], after: int
+) -> Iterator[Row]:
+    """The rows that say where outcomes stand which are appended behind seq `after`."""
+    kinds: dict[int, EffectRegistered] = {}
+    for event in events:
+        if isinstance(event, EffectRegistered):
+            kinds[event.op] = event
+        elif isinstance(event, EffectRecorded):
+            made = kinds.get(event.op) or state.entries[event.op]
+            row = EvidenceRow(after=after, kind=made.kind, name=made.name)
+            key, value = evidence_key(task, event.op), msgspec.json.encode(row)
+            yield Row(space=EVIDENCE, key=key, value=value)
 
 
 def _doubts(task: str, state: LedgerState, events: Sequence[Event]) -> Iterator[Row]:

@@ -9,6 +9,7 @@ from ..events import Event
 from ..house import House
 from ..names import MEMORY
 from ..protocol import Inquire, Inquired
+from .evidence import Evidence, EvidenceRead
 from .state import MemoryState, apply
 
 __all__ = ["Memory"]
@@ -21,6 +22,7 @@ class Memory(Durable[MemoryState]):
 
     def __init__(self, house: House, epoch: int) -> None:
         super().__init__(house, MEMORY, epoch, MemoryState())
+        self.evidence = Evidence(self)
 
     def fold(self, state: MemoryState, event: Event) -> MemoryState:
         """Fold by the rules of memory."""
@@ -29,10 +31,15 @@ class Memory(Durable[MemoryState]):
     def handle(self, message: Any) -> None:
         """Answer what a tool of the runtime's own asks."""
         match message:
+            case Inquire(tool="read_evidence"):
+                self.evidence.open(message)
+            case EvidenceRead():
+                self.evidence.read(message)
             case Inquire():
-                self._answer(message, "", error=f"there is no tool {message.tool!r}")
+                self.answer(message, "", error=f"there is no tool {message.tool!r}")
 
-    def _answer(self, asked: Inquire, text: str, *, error: str = "") -> None:
+    def answer(self, asked: Inquire, text: str, *, error: str = "") -> None:
+        """Tell a task's ledger what its call has brought."""
         asked.reply_to.tell(
             Inquired(op=asked.op, attempt=asked.attempt, text=text, error=error)
         )

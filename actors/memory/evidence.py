@@ -1,0 +1,163 @@
+"""Recorded results opened again: `read_evidence`, for the task that asks (A40).
+
+A closed operation is an indexed row that says where its record stands; what went to a
+blob is read from there. A piece at a time, so that one call cannot fill a request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...storage.errors import Undecodable
+from ...storage.reader import Reader
+from ...storage.records import Record
+from ..errors import Misuse
+from ..events import EffectRecorded
+from ..evidence import evidence_id, named_op
+from ..ledger.rows import EvidenceRow, evidence_key, evidence_prefix
+from ..model import ModelReply
+from ..names import EVIDENCE, ledger
+from ..protocol import Inquire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..events import Event
+    from .actor import Memory
+
+__all__ = ["PIECE", "Evidence", "EvidenceRead", "opened"]
+
+PIECE = 4_000  # characters of a result that one call shows at most
+NEARBY = 3  # operations on either side that an error looks for
+PAGE = 64  # records
+
+
+class EvidenceRead(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store has of the record that was asked for: text, or the error."""
+
+    asked: Inquire
+    found: tuple[str, str] | BaseException
+
+
+class Evidence:
+    """The memory's part for records: reads off its turn, then answers."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def open(self, asked: Inquire) -> None:
+        """Have a piece of a record read."""
+        memory = self._memory
+        address, event_of = memory.address, memory.house.event_of
+
+        def read(reader: Reader) -> tuple[str, str]:
+            try:
+                return opened(reader, event_of, asked.task, asked.values), ""
+            except (Misuse, Undecodable) as error:
+                return "", str(error)
+
+        def done(found: tuple[str, str] | BaseException) -> None:
+            address.tell(EvidenceRead(asked=asked, found=found))
+
+        memory.house.journal.read(read, done)
+
+    def read(self, message: EvidenceRead) -> None:
+        """Answer with what was read."""
+        if isinstance(message.found, BaseException):
+            raise message.found
+        text, error = message.found
+        self._memory.answer(message.asked, text, error=error)
+
+
+def opened(
+    reader: Reader,
+    event_of: Callable[[Record], Event],
+    task: str,
+    values: dict[str, Any],
+) -> str:
+    """A piece of one recorded result of a task, under a line that says which.
+
+    Raises Misuse, for the model to read, where the task has no such record or the
+    record no such characters.
+    """
+    op = named_op(values["id"], task)
+    found = None if op is None else reader.row(EVIDENCE, evidence_key(task, op))
+    if op is None or found is None:
+        raise Misuse(_unknown(reader, task, values["id"], op))
+    row = msgspec.json.decode(found, type=EvidenceRow)
+    text = _text(reader, _recorded(reader, event_of, task, op, row), row)
+    return _piece(f"{evidence_id(op)} {row.name}", text, **_range(values))
+
+
+def _range(values: dict[str, Any]) -> dict[str, Any]:
+    return {"start": values.get("start", 0), "end": values.get("end")}
+
+
+def _piece(head: str, text: str, start: int, end: int | None) -> str:
+    size = len(text)
+    if not 0 <= start <= max(size - 1, 0) or (end is not None and end <= start):
+        raise Misuse(
+            f"{head} has {size} characters: give a start from 0 to {max(size - 1, 0)} "
+            f"and an end behind it, not start={start}, end={end}"
+        )
+    stop = min(size, start + PIECE, size if end is None else end)
+    if (start, stop) == (0, size):
+        return f"{head}: all {size} characters\n{text}"
+    more = f"; the next piece begins at start={stop}" if stop < size else ""
+    return f"{head}: characters {start} to {stop} of {size}{more}\n{text[start:stop]}"
+
+
+def _recorded(
+    reader: Reader,
+    event_of: Callable[[Record], Event],
+    task: str,
+    op: int,
+    row: EvidenceRow,
+) -> EffectRecorded:
+    """The record itself: it stands soon behind the place that its row names."""
+    seen = row.after
+    while page := reader.records(seen, PAGE):
+        for record in page:
+            if record.stream == ledger(task) and record.type == "EffectRecorded":
+                event = event_of(record)
+                if isinstance(event, EffectRecorded) and event.op == op:
+                    return event
+        seen = page[-1].seq
+    raise Misuse(f"the record of {evidence_id(op)} is not in the store any more")
+
+
+def _text(reader: Reader, record: EffectRecorded, row: EvidenceRow) -> str:
+    if record.status == "failed":
+        return f"error: {record.error}"
+    if record.status == "unknown":
+        return f"error: {record.error} (the outcome is not known: it may have run)"
+    if record.blob:
+        body = reader.blob(record.blob)
+        if body is None:
+            raise Misuse("this result is not in the store any more")
+        return body.decode()
+    if row.kind == "tool":
+        return record.result
+    reply = msgspec.json.decode(record.result, type=ModelReply)
+    called = [f"{one.name}({one.arguments})" for one in reply.tool_calls]
+    return "\n".join([*([reply.content] if reply.content else []), *called])
+
+
+def _unknown(reader: Reader, task: str, name: str, op: int | None) -> str:
+    newest = reader.last_row(EVIDENCE, evidence_prefix(task))
+    if newest is None:
+        return "nothing is recorded in this task yet"
+    last = int(newest.key.removeprefix(evidence_prefix(task)))
+    around = range((op or last) - NEARBY, (op or last) + NEARBY + 1)
+    near = [
+        evidence_id(one)
+        for one in around
+        if one > 0 and reader.row(EVIDENCE, evidence_key(task, one)) is not None
+    ]
+    listed = f"; near it: {', '.join(near)}" if near else ""
+    return (
+        f"this task has no recorded result {name[:64]!r}; the newest is "
+        f"{evidence_id(last)}{listed}"
+    )

@@ -13,8 +13,9 @@ from .held import Held
 from .measure import CHARACTERS, Measure, copied
 from .notice import measured, notice
 from .parts import Provider
+from .references import reference
 from .report import LOW_WATER, BudgetReport, PreparedContext, Profile
-from .shrink import KEEP, reference
+from .shrink import KEEP
 from .units import Splitter
 
 __all__ = ["MAX_CHARACTERS", "History", "check_options", "fit_context"]

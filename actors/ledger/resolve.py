@@ -243,7 +243,7 @@ class Resolver:
         self._asking.discard((entry.op, entry.attempt))
         tool = ledger.tool_of(entry)
         anchors = anchored(tool, result, {}, entry.op) if happened else {}
-        result, blob, blobs = ledger.kept(tool, result)
+        result, blob, blobs = ledger.kept(tool, result, entry.op)
         absent = f"{who} says so" if who else "the probe found nothing"
         ledger.append(
             EffectRecorded(

@@ -11,7 +11,7 @@ import pytest
 
 from perdure import Agent, tool
 from perdure.actors.events import EffectRecorded, EffectRegistered
-from perdure.actors.ledger.rows import evidence_key, evidence_prefix
+from perdure.actors.ledger.rows import EvidenceRow, evidence_key, evidence_prefix
 from perdure.actors.memory.evidence import PIECE
 from perdure.actors.model import ModelReply, ModelRequest
 from perdure.actors.names import EVIDENCE
@@ -194,7 +194,7 @@ def test_each_operation_has_one_row_that_leads_to_its_record() -> None:
     assert [row.key for row in rows] == [evidence_key(task, op) for op in (1, 2, 3)]
     log = house.store.log
     for row in rows:
-        after = msgspec.json.decode(row.value)["after"]
+        after = msgspec.json.decode(row.value, type=EvidenceRow).after
         there = next(
             one for one in log if one.seq > after and one.type == "EffectRecorded"
         )

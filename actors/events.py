@@ -11,6 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from .context.facts import Finding
+
 __all__ = [
     "EVENTS",
     "AccountClosed",
@@ -196,7 +198,9 @@ class RequestBuilt(Event, frozen=True, kw_only=True):
     `view` is the version of this stream that the task's layer was rendered from;
     operations of the step up to `facts_until` stand there as facts. `blocks` are first
     and last ids of the scratch blocks: a block is an exchange, named by its model call.
-    Bulky results of blocks before `shrunk` are shown by reference.
+    Bulky results of blocks before `shrunk` are shown by reference. `findings` are what
+    is kept of the blocks that this request shrank or dropped, `bare` says that no
+    finding is in it, since there was no room for any.
     `fixed` is the SHA-256 of the blob that holds instructions and tools.
     """
 
@@ -212,6 +216,8 @@ class RequestBuilt(Event, frozen=True, kw_only=True):
     limit: int
     fixed: str = ""
     shrunk: int = 0
+    findings: tuple[Finding, ...] = ()
+    bare: bool = False
 
 
 class ActionObserved(Event, frozen=True, kw_only=True):

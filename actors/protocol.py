@@ -15,6 +15,7 @@ from ..supervision.promise import Promise
 from .budget.account import Books, Refusal
 from .budget.estimates import Samples
 from .context.blocks import Block, Fate, Window
+from .context.facts import Finding
 from .context.render import TaskView
 from .events import Amounts, Anchor, TaskSubmitted, Undoes
 from .ledger.entry import Entry
@@ -300,6 +301,7 @@ class Built(Message, frozen=True, kw_only=True):
     """The request, or why none can be built; `fates` say what became of each block.
 
     What this request dropped are the fates `dropped`: no earlier block is given.
+    `findings` are what is kept of what it dropped or shrank; `bare`: it shows none.
     """
 
     op: int
@@ -311,6 +313,8 @@ class Built(Message, frozen=True, kw_only=True):
     characters: int
     error: str
     fates: tuple[Fate, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    bare: bool = False
 
 
 # ── task ↔ windows ───────────────────────────────────────────────────────────────

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from .actors.agent import FixedLayer
-from .actors.context.actor import request_blocks
 from .actors.context.blocks import Block, Fate, Window
+from .actors.context.build import request_blocks
 from .actors.context.known import Known
 from .actors.context.render import OperationView
 from .actors.context.shrink import assemble_shrinking
@@ -73,8 +73,14 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     since = max(state.window.start, built.facts_until + 1)
     facts = _facts(reader, stream, task, record, built)
     view = view_of(state, facts, closing=purpose == "closing")
+    # A request shows in short what it cuts itself.
+    found = () if built.bare else _task_at(stream, record.version).findings
+    view = msgspec.structs.replace(view, findings=found)
     layer = _fixed(reader, built)
-    fixed, stable, moving = request_blocks(layer.instructions, view, purpose=purpose)
+    known = Known(layer.tools)
+    fixed, stable, moving = request_blocks(
+        layer.instructions, view, purpose=purpose, opens=known.opens
+    )
     made = assemble_shrinking(
         fixed,
         stable,
@@ -87,7 +93,7 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
         window=Window(start=built.window, omitted=built.omitted, shrunk=built.shrunk)
         if work
         else Window(),
-        known=Known(layer.tools),
+        known=known,
     )
     if made.digest != built.digest:
         raise Undecodable(

@@ -10,36 +10,11 @@ from ..errors import ContextBudgetError
 from ..house import House
 from ..model import ModelRequest
 from ..protocol import Assemble, Built
-from .blocks import Block
+from .build import Rules, build
 from .known import Known
-from .layers import assemble
 from .measure import copied
-from .render import TaskView, render_moving, render_recovery, render_task_stable
-from .shrink import assemble_shrinking
 
-__all__ = ["Context", "request_blocks"]
-
-
-def request_blocks(
-    instructions: str, view: TaskView, *, purpose: str
-) -> tuple[list[Block], list[Block], Block]:
-    """The fixed, stable and moving blocks of one request; pure.
-
-    What is asked besides the work itself is asked in the three modules of a recovery.
-    """
-    system = {"role": "system", "content": instructions}
-    fixed = [Block(id=0, layer="fixed", origin="agent", messages=(system,))]
-    stable: list[Block] = []
-    if purpose == "closing":
-        text = render_recovery(view, "closing")
-    elif purpose == "declare":
-        text = render_recovery(view)
-    else:
-        text = render_moving(view)
-        goal = {"role": "user", "content": render_task_stable(view)}
-        stable.append(Block(id=0, layer="task", origin="task", messages=(goal,)))
-    last = {"role": "user", "content": text}
-    return fixed, stable, Block(id=0, layer="task", origin="task", messages=(last,))
+__all__ = ["Context"]
 
 
 class Context(Actor):
@@ -59,24 +34,18 @@ class Context(Actor):
 
     def _build(self, message: Assemble) -> Built:
         rules = self.house.baseline
-        layer = self.agent.fixed
-        fixed, stable, moving = request_blocks(
-            layer.instructions, message.view, purpose=message.purpose
-        )
-        working = message.purpose == "work"
-        tools = layer.tools if working else []
-        scratch = message.scratch if working else []
-        fit = assemble_shrinking if rules.newest == "reference" else assemble
         try:
-            made = fit(
-                fixed,
-                stable,
-                scratch,
-                moving,
-                tools,
-                limit=rules.request_limit,
+            fitted = build(
+                self.agent.fixed,
+                message.view,
+                message.scratch,
+                purpose=message.purpose,
                 window=message.window,
-                low_water=rules.low_water,
+                rules=Rules(
+                    limit=rules.request_limit,
+                    low_water=rules.low_water,
+                    newest=rules.newest,
+                ),
                 known=self._known,
             )
         except ContextBudgetError as error:
@@ -90,6 +59,7 @@ class Context(Actor):
                 characters=0,
                 error=str(error),
             )
+        made = fitted.made
         request = ModelRequest(
             messages=copied(made.messages),
             tools=copied(made.tools),
@@ -108,4 +78,6 @@ class Context(Actor):
             characters=made.report.after,
             error="",
             fates=made.fates,
+            findings=fitted.findings,
+            bare=fitted.bare,
         )

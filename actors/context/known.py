@@ -76,6 +76,10 @@ class Known:
             found.append(mine)
         return found
 
+    def shrinks(self, block: Block) -> bool:
+        """Whether a block has results that a reference is shorter than."""
+        return by_reference(block, opens=self.opens) is not block
+
 
 def _checked(block: Block) -> list[Unit]:
     try:

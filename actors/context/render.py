@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from .facts import Finding, line
 from .measure import canonical
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
 CLAIMED = "Noted by you, confirmed by nobody"
 _OPEN = "\n```json\n"
 _CLOSE = "\n```"
+_OPENERS = "Bounded: read_evidence opens each by its id, recall finds those not listed."
 
 
 class StepView(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +79,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
         facts: confirmed by the record, oldest first.
         claims: what the model itself put in view; nobody confirmed it.
         operations: finished operations of the current step, oldest first.
+        findings: what requests no longer show whole, in short, oldest first.
         notes: decisions and failures that must stay visible, with reasons.
         uncertain: what the record cannot decide.
         next: the suggested next action.
@@ -90,6 +93,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     facts: tuple[FactView, ...] = ()
     claims: tuple[FactView, ...] = ()
     operations: tuple[OperationView, ...] = ()
+    findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
     next: str = ""
@@ -107,12 +111,16 @@ def render_task_stable(view: TaskView) -> str:
     return "\n\n".join(parts)
 
 
-def render_moving(view: TaskView) -> str:
+def render_moving(view: TaskView, *, opens: bool = False) -> str:
     """Return where the task stands now: progress, facts, next action.
 
-    It never repeats the goal: that stands in the stable part, once.
+    It never repeats the goal: that stands in the stable part, once. `opens` says
+    whether the model has tools that open what is shown in short.
     """
     lines = [_section("Where the task stands", _progress(view))]
+    if found := _found(view):
+        whole = f"{_OPENERS}\n{found}" if opens else found
+        lines.append(_section("Found before, in short; the newest last", whole))
     if view.notes:
         lines.append(_section("Notes", _bullets(view.notes)))
     if view.claims:
@@ -138,6 +146,8 @@ def render_recovery(view: TaskView, kind: str = "recovery") -> str:
     facts = [_progress(view)]
     if view.notes:
         facts.append(_bullets(view.notes))
+    if found := _found(view):
+        facts.append(f"Found before, in short:\n{found}")
     facts.append("Values, with their evidence, stand in the JSON at the end.")
     action = [view.next or "Go on from the break; do not plan anew."]
     if view.claims:
@@ -179,6 +189,22 @@ def _claims(view: TaskView) -> str:
     # The value as JSON: a name or a line break in it cannot look like our own text.
     lines = (f"{canonical(c.name)}: {c.value} ({c.evidence})" for c in view.claims)
     return _bullets(tuple(lines))
+
+
+def _found(view: TaskView) -> str:
+    """What was found before, without what the facts and anchors say already."""
+    told = (*view.facts, *view.claims)
+    shown = {said for one in told for said in (one.name, _plain(one.value))}
+    operations = {done.evidence for done in view.operations}
+    lines = (
+        line(one, shown) for one in view.findings if one.evidence not in operations
+    )
+    return _bullets(tuple(filter(None, lines)))
+
+
+def _plain(value: str) -> str:
+    """The text of a JSON value, as a finding would show it."""
+    return value[1:-1] if value[:1] == '"' else value
 
 
 def _plan_line(step: StepView) -> str:

@@ -185,6 +185,8 @@ class Operations:
                 window=window.start,
                 omitted=window.omitted,
                 shrunk=window.shrunk,
+                findings=message.findings,
+                bare=message.bare,
                 characters=message.characters,
                 limit=task.house.baseline.request_limit,
                 fixed=fixed,

@@ -134,6 +134,7 @@ def view_of(
         facts=(*facts, *(one for one in anchors if one.by != MODEL)),
         claims=tuple(one for one in anchors if one.by == MODEL),
         operations=tuple(done),
+        findings=state.findings,
         notes=state.notes,
         uncertain=tuple(f"op{op.op}#{op.attempt}" for op in _unsure(state))
         if recovery

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from ..context.blocks import Window
+from ..context.facts import Finding, merged, room_for
 from ..events import (
     ActionObserved,
     Anchor,
@@ -74,6 +75,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     answer: int = 0  # the model call whose final answer is to be judged
     window: Window = Window()
     facts_until: int = 0  # exchanges up to this operation are shown as facts
+    findings: tuple[Finding, ...] = ()  # of what requests no longer show whole
     rejections: dict[str, str] = msgspec.field(default_factory=dict)  # of the step
     notes: tuple[str, ...] = ()
     anchors: dict[str, Anchor] = msgspec.field(default_factory=dict)
@@ -124,7 +126,8 @@ def apply(state: TaskState, event: Event) -> TaskState:
             window = Window(
                 start=event.window, omitted=event.omitted, shrunk=event.shrunk
             )
-            return change(state, window=window, fixed=event.fixed)
+            findings = merged(state.findings, event.findings, room_for(event.limit))
+            return change(state, window=window, fixed=event.fixed, findings=findings)
         case ActionObserved():
             return _observed(state, event)
         case AnchorsRefused(refused=refused):

@@ -36,7 +36,7 @@ def reading(model: Reader, size: int = PAGE, **options: Any) -> Agent:
     @tool(effect="read")
     def look(page: int) -> str:
         """Look at a page."""
-        return f"page {page} ".ljust(size, "x")
+        return f"page {page}: sum={page * 101} ".ljust(size, "x")
 
     return Agent(
         name="agent",
@@ -129,3 +129,65 @@ def test_by_default_such_an_exchange_is_a_reference() -> None:
     assert 'read_evidence(id="op2")' in text
     assert standing(model.seen[1])["kind"] == "progress"
     assert [one.fate for one in rendered(house, task)[3].fates][2] == "referenced"
+
+
+def test_numbers_of_what_is_cut_stay_in_view_with_their_evidence() -> None:
+    # A13, A93: the model sees them in the very request that cuts.
+    model = Reader(40)
+    house = House(reading(model))
+    task = house.submit().id
+    house.finish(task)
+    again = list(rendered(house, task).values())
+    for request, one in zip(model.seen, again, strict=True):
+        text = request.messages[-1]["content"]
+        lost = [fate.block for fate in one.fates if fate.fate in ("dropped", "shrunk")]
+        whole = [fate.block for fate in one.fates if fate.fate == "kept"]
+        if lost:
+            page = max(lost) // 2 + 1
+            assert f"- op{max(lost) + 1} look(page={page}): " in text
+            assert f"sum={page * 101}" in text
+        assert all(f"op{block + 1} look(" not in text for block in whole if block)
+
+
+def test_findings_stay_bounded_however_long_the_step_is() -> None:
+    model = Reader(120)
+    house = House(reading(model, size=1_000))
+    task = house.submit().id
+    house.finish(task)
+    sizes = [
+        sum(
+            len(one) + 1
+            for one in request.messages[-1]["content"].splitlines()
+            if one.startswith("- op")
+        )
+        for request in model.seen
+    ]
+    assert 1_500 < sizes[-1] <= max(sizes) <= 1_600
+
+
+def test_findings_never_cost_the_newest_exchange_nor_the_request() -> None:
+    # The newest result leaves no room for them: the request goes without.
+    sizes = iter([1_500] * 12 + [14_400, 100, 100])
+
+    @tool(effect="read")
+    def look(page: int) -> str:
+        """Look at a page."""
+        return f"page {page}: sum={page * 101} ".ljust(next(sizes), "x")
+
+    model = Reader(15)
+    agent = Agent(
+        name="agent",
+        instructions="Read on.",
+        tools=[look],
+        model=Scripted(model),
+        recovery="rules",
+    )
+    house = House(agent)
+    task = house.submit().id
+    assert house.finish(task).status == "completed"
+    rendered(house, task)
+    bare = [one.bare for one in house.of(f"task/{task}", RequestBuilt)]
+    assert bare == [False] * 13 + [True] + [False] * 2
+    assert "Found before" not in model.seen[13].messages[-1]["content"]
+    assert len(model.seen[13].messages[-2]["content"]) == 14_400
+    assert "sum=1313" in model.seen[14].messages[-1]["content"]

@@ -1,0 +1,168 @@
+"""One request from a task's view and its exchanges; pure, so that it can be repeated.
+
+What a cut takes away stays as findings, which the same request shows already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from ..agent import FixedLayer
+from ..errors import ContextBudgetError
+from .blocks import Block, Window
+from .facts import Finding, findings_of, merged, room_for
+from .known import Known
+from .layers import Assembled, assemble
+from .render import TaskView, render_moving, render_recovery, render_task_stable
+from .shrink import assemble_shrinking
+
+__all__ = ["Fitted", "Rules", "build", "request_blocks"]
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request may take, how far a cut goes, and the mode of the newest."""
+
+    limit: int
+    low_water: float
+    newest: Literal["reference", "strict"]
+
+
+class Fitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, and what of it is to be recorded.
+
+    Args:
+        made: the request itself.
+        findings: what is kept of the blocks that it dropped or shrank.
+        bare: there are findings, and no room for them in this request.
+    """
+
+    made: Assembled
+    findings: tuple[Finding, ...] = ()
+    bare: bool = False
+
+
+def request_blocks(
+    instructions: str, view: TaskView, *, purpose: str, opens: bool = False
+) -> tuple[list[Block], list[Block], Block]:
+    """The fixed, stable and moving blocks of one request; pure.
+
+    What is asked besides the work itself is asked in the three modules of a recovery.
+    `opens` says whether the model has tools that open the record.
+    """
+    system = {"role": "system", "content": instructions}
+    fixed = [Block(id=0, layer="fixed", origin="agent", messages=(system,))]
+    stable: list[Block] = []
+    if purpose == "closing":
+        text = render_recovery(view, "closing")
+    elif purpose == "declare":
+        text = render_recovery(view)
+    else:
+        text = render_moving(view, opens=opens)
+        goal = {"role": "user", "content": render_task_stable(view)}
+        stable.append(Block(id=0, layer="task", origin="task", messages=(goal,)))
+    last = {"role": "user", "content": text}
+    return fixed, stable, Block(id=0, layer="task", origin="task", messages=(last,))
+
+
+def build(
+    layer: FixedLayer,
+    view: TaskView,
+    scratch: Sequence[Block],
+    *,
+    purpose: str,
+    window: Window,
+    rules: Rules,
+    known: Known,
+) -> Fitted:
+    """Fit a request; what it cuts is shown in short by the same request.
+
+    Raises `ContextBudgetError` where what must be in does not fit.
+    """
+    if purpose != "work":
+        made, bare = _fitted(layer, view, (), purpose, Window(), rules, known)
+        return Fitted(made=made, bare=bare)
+    room = room_for(rules.limit)
+    cut: dict[str, Finding] = {}
+    while True:
+        shown = msgspec.structs.replace(
+            view, findings=merged(view.findings, cut.values(), room)
+        )
+        made, bare = _fitted(layer, shown, scratch, purpose, window, rules, known)
+        lost = _lost(scratch, window, made, known)
+        if lost.keys() <= cut.keys():
+            break
+        # The findings make the request longer: again, from where it is cut now.
+        cut.update(lost)
+        window = made.window
+    kept = tuple(
+        one
+        for one in shown.findings
+        if one.evidence in cut and one not in view.findings
+    )
+    return Fitted(made=made, findings=kept, bare=bare)
+
+
+def _fitted(
+    layer: FixedLayer,
+    view: TaskView,
+    scratch: Sequence[Block],
+    purpose: str,
+    window: Window,
+    rules: Rules,
+    known: Known,
+) -> tuple[Assembled, bool]:
+    """The request, and whether it had to do without findings.
+
+    Findings cost neither the request nor the newest exchange as it is.
+    """
+    bare = msgspec.structs.replace(view, findings=())
+    views = [view] if view == bare else [view, bare]
+    fits = [assemble]
+    if rules.newest == "reference" and scratch:
+        fits.append(assemble_shrinking)
+    refused = ContextBudgetError("a request must end with the current user task")
+    for fit in fits:
+        for shown in views:
+            fixed, stable, moving = request_blocks(
+                layer.instructions, shown, purpose=purpose, opens=known.opens
+            )
+            try:
+                made = fit(
+                    fixed,
+                    stable,
+                    scratch,
+                    moving,
+                    layer.tools if purpose == "work" else [],
+                    limit=rules.limit,
+                    window=window,
+                    low_water=rules.low_water,
+                    known=known,
+                )
+            except ContextBudgetError as error:
+                refused = error
+            else:
+                return made, shown is not view
+    raise refused
+
+
+def _lost(
+    scratch: Sequence[Block], before: Window, made: Assembled, known: Known
+) -> dict[str, Finding]:
+    """What a cut took out of sight: whole blocks, and results now by reference."""
+    after = made.window
+    alone = {one.block for one in made.fates if one.fate == "referenced"}
+    found: dict[str, Finding] = {}
+    for block in scratch:
+        if block.id in alone:
+            lost = findings_of(block, results_only=True)
+        elif before.start <= block.id < after.start:
+            lost = findings_of(block)
+        elif before.shrunk <= block.id < after.shrunk and known.shrinks(block):
+            lost = findings_of(block, results_only=True)
+        else:
+            continue
+        found.update((one.evidence, one) for one in lost)
+    return found

@@ -107,7 +107,8 @@ def render_task_stable(view: TaskView) -> str:
     if view.inputs:
         parts.append(_section("Inputs", canonical(view.inputs)))
     if view.steps:
-        parts.append(_section("Plan", "\n".join(map(_plan_line, view.steps))))
+        lines = (_plan_line(step, view) for step in view.steps)
+        parts.append(_section("Plan", "\n".join(lines)))
     return "\n\n".join(parts)
 
 
@@ -207,9 +208,14 @@ def _plain(value: str) -> str:
     return value[1:-1] if value[:1] == '"' else value
 
 
-def _plan_line(step: StepView) -> str:
+def _plan_line(step: StepView, view: TaskView) -> str:
     criterion = f" Done when: {step.done}" if step.done else ""
-    return f"- {step.id}: {step.goal}{criterion}"
+    return f"- {step.id}: {_aim(step, view)}{criterion}"
+
+
+def _aim(step: StepView, view: TaskView) -> str:
+    """What a step is for; that of a task without a plan stands there already."""
+    return "the goal" if step.goal == view.goal else step.goal
 
 
 def _progress(view: TaskView) -> str:
@@ -218,7 +224,7 @@ def _progress(view: TaskView) -> str:
     lines = [f"{step.id}: {step.status}" for step in view.steps]
     text = "Steps: " + ", ".join(lines) + "."
     if current := _current(view):
-        text += f"\nCurrent step {_plan_line(current).removeprefix('- ')}"
+        text += f"\nCurrent step {_plan_line(current, view).removeprefix('- ')}"
     return text
 
 
@@ -232,7 +238,7 @@ def _data(kind: str, view: TaskView) -> dict[str, Any]:
         "kind": kind,
         "step": None
         if current is None
-        else {"id": current.id, "goal": current.goal, "done": current.done},
+        else {"id": current.id, "goal": _aim(current, view), "done": current.done},
         "steps": {step.id: step.status for step in view.steps},
         "facts": [
             {

@@ -13,7 +13,7 @@ import msgspec
 from ..agent import FixedLayer
 from ..errors import ContextBudgetError
 from .blocks import Block, Window
-from .facts import Finding, findings_of, merged, room_for
+from .facts import Finding, merged, room_for
 from .known import Known
 from .layers import Assembled, assemble
 from .render import TaskView, render_moving, render_recovery, render_task_stable
@@ -156,13 +156,15 @@ def _lost(
     alone = {one.block for one in made.fates if one.fate == "referenced"}
     found: dict[str, Finding] = {}
     for block in scratch:
-        if block.id in alone:
-            lost = findings_of(block, results_only=True)
-        elif before.start <= block.id < after.start:
-            lost = findings_of(block)
-        elif before.shrunk <= block.id < after.shrunk and known.shrinks(block):
-            lost = findings_of(block, results_only=True)
-        else:
+        dropped = before.start <= block.id < after.start
+        shrunk = before.shrunk <= block.id < after.shrunk or block.id in alone
+        if not dropped and not shrunk:
             continue
-        found.update((one.evidence, one) for one in lost)
+        one = known.scratch(block)
+        if dropped or block.id in alone or one.reference[0] is not block:
+            found.update(
+                (each.evidence, each)
+                for each in one.findings
+                if dropped or each.subject  # the model's own words still stand
+            )
     return found

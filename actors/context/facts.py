@@ -66,15 +66,15 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     values: tuple[tuple[str, str], ...] = ()
 
 
-def findings_of(block: Block, *, results_only: bool = False) -> Iterator[Finding]:
-    """What a block says in short; with `results_only`, not what the model said."""
+def findings_of(block: Block) -> Iterator[Finding]:
+    """What a block says in short."""
     place = 0
     calls: dict[str, Any] = {}
     for message in block.messages:
         if message["role"] == "assistant":
             calls = {one["id"]: one for one in message.get("tool_calls") or ()}
             said = _sentences(message.get("content") or "")
-            if said and block.evidence and not results_only:
+            if said and block.evidence:
                 yield Finding(block.evidence, said=said)
         elif message["role"] == "tool" and place < len(block.sources):
             found = _finding(block.sources[place], message, calls)

@@ -8,11 +8,14 @@ from ..errors import ContextBudgetError
 from ..evidence import READ
 from ..model import ToolSchema
 from .blocks import Block
+from .facts import Finding, findings_of
 from .measure import CHARACTERS, Measure
 from .references import by_reference
 from .units import Unit, refuse_strictly, units
 
 __all__ = ["Known", "Sized"]
+
+SCRATCH = 1  # its place among the parts that are measured
 
 
 class Sized:
@@ -30,6 +33,14 @@ class Sized:
         self._measure = measure
         self._opens = opens
         self._reference: tuple[Block, int] | None = None
+        self._findings: tuple[Finding, ...] | None = None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the block says in short."""
+        if self._findings is None:
+            self._findings = tuple(findings_of(self.block))
+        return self._findings
 
     @property
     def reference(self) -> tuple[Block, int]:
@@ -76,9 +87,12 @@ class Known:
             found.append(mine)
         return found
 
-    def shrinks(self, block: Block) -> bool:
-        """Whether a block has results that a reference is shorter than."""
-        return by_reference(block, opens=self.opens) is not block
+    def scratch(self, block: Block) -> Sized:
+        """What is known of a block that the newest request was made from."""
+        one = self._sized.get(("scratch", SCRATCH, block.id))
+        if one is None or one.block is not block:
+            one = Sized(block, self.measure, opens=self.opens)
+        return one
 
 
 def _checked(block: Block) -> list[Unit]:

@@ -114,10 +114,7 @@ def test_a_short_result_is_its_own_conclusion_and_names_its_call() -> None:
 def test_each_result_of_an_exchange_has_its_own_evidence() -> None:  # A102
     assert lines(block("one", "two")) == ["op5 look: one", "op6 look: two"]
     given = block("one", "two", said="I look.")
-    assert [one.evidence for one in findings_of(given, results_only=True)] == [
-        "op5",
-        "op6",
-    ]
+    assert [one.evidence for one in findings_of(given)] == ["op4", "op5", "op6"]
 
 
 def test_what_was_read_from_the_record_is_not_found_twice() -> None:

@@ -6,6 +6,9 @@ commands:
   effects [ID]  contacts with the outside, each with every status it had; with
                 --unknown those that may have happened, and that wait for a person
   log ID        its events in order, as a log file has them
+  request ID    what the model was shown: the newest request of a task, or that of
+                --round N, rendered again from the log; --why says of each unit why
+                it was kept, shrunk or dropped, --layers sorts it by layer as JSON
   spend [ID]    what one task or all used: --by tool, model, step or day
   run MODULE:AGENT --goal TEXT
                 give an agent a task and run it to its next stop
@@ -22,9 +25,9 @@ commands:
                 say whether an effect happened whose outcome is unknown
   demo          a real report job that is killed and recovered
 
-ps, show, effects, log and spend only read: they work while a runtime runs, after it was
-killed, and on a store at rest. ID may be the beginning of an id, if no other task's
-id begins like it.
+ps, show, effects, log, request and spend only read: they work while a runtime runs,
+after it was killed, and on a store at rest. ID may be the beginning of an id, if no
+other task's id begins like it.
 
 cancel, resume, extend, limit, approve, reject and resolve are kept in the store and
 applied by the runtime that has it open, else by the next one. They wait --timeout
@@ -168,6 +171,16 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         help="those that may have happened, and that wait for a person",
     )
     _reading(effects)
+    shown = command("request", _request, "Show what the model was shown.")
+    shown.add_argument("task", metavar="ID", type=text, help="a task, see perdure ps")
+    shown.add_argument("--round", metavar="N", type=int, help="its Nth model call")
+    shown.add_argument(
+        "--why", action="store_true", help="why each unit was kept, shrunk or dropped"
+    )
+    shown.add_argument(
+        "--layers", action="store_true", help="its messages by layer, as JSON"
+    )
+    _reading(shown)
     spend = command("spend", _spend, "Show what one task, or all of them, used.")
     spend.add_argument("task", metavar="ID", type=text, nargs="?", help="a task")
     spend.add_argument("--by", choices=GROUPS, help="what to sum up by")
@@ -260,6 +273,25 @@ def _effects(arguments: argparse.Namespace) -> int:
                 line for one in tasks for line in views_effects.effects(reader, one)
             ]
     return _told(arguments, found, views_text.effects_text)
+
+
+def _request(arguments: argparse.Namespace) -> int:
+    from . import views, views_request
+    from .storage.reader import open_reader
+
+    with open_reader(arguments.store) as reader:
+        task = views.find(reader, arguments.task)
+        found, rendered = views_request.request(reader, task, arguments.round)
+    if arguments.layers:
+        document = views_request.layers_document(task, rendered)
+        if arguments.json:
+            say_json(document)
+        else:
+            plain = msgspec.to_builtins(document)
+            say(json.dumps(plain, ensure_ascii=False, indent=2).split("\n"))
+        return DONE
+    why = arguments.why
+    return _told(arguments, found, lambda one: views_request.request_text(one, why=why))
 
 
 def _spend(arguments: argparse.Namespace) -> int:

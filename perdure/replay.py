@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from .actors.agent import FixedLayer
-from .actors.context.blocks import Block, Fate, Window
+from .actors.context.blocks import Block, Fate, Layer, Window
 from .actors.context.build import request_blocks
 from .actors.context.known import Known
 from .actors.context.render import OperationView
@@ -38,18 +38,21 @@ from .storage.errors import Undecodable
 from .storage.reader import Reader
 from .storage.records import Record
 
-__all__ = ["Rendered", "render_again"]
+__all__ = ["Rendered", "render_again", "rounds"]
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """One request as the model got it; `digest` equals the one recorded.
 
-    `fates` say what became of each block that it could have held.
+    `layers` is the layer of each message; `fates` say what became of each block that
+    it could have held.
     """
 
     op: int
     attempt: int
+    purpose: str
     messages: list[Message]
+    layers: tuple[Layer, ...]
     tools: list[ToolSchema]
     digest: str
     characters: int
@@ -70,7 +73,6 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     assert isinstance(decided, CallModel)
     purpose = decided.purpose
     work = purpose == "work"
-    since = max(state.window.start, built.facts_until + 1)
     facts = _facts(reader, stream, task, record, built)
     view = view_of(state, facts, closing=purpose == "closing")
     # A request shows in short what it cuts itself.
@@ -84,7 +86,11 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     made = assemble_shrinking(
         fixed,
         stable,
-        _scratch(_calls(reader, task, record.seq, since), built, _asides(stream))
+        _scratch(
+            _calls(reader, task, record.seq, built.facts_until + 1),
+            built,
+            _asides(stream),
+        )
         if work
         else [],
         moving,
@@ -103,13 +109,21 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     return Rendered(
         op=op,
         attempt=built.attempt,
+        purpose=purpose,
         messages=made.messages,
+        layers=made.layers,
         tools=made.tools,
         digest=made.digest,
         characters=made.report.after,
         limit=built.limit,
         fates=made.fates,
     )
+
+
+def rounds(reader: Reader, task: str) -> list[int]:
+    """The operations that are model calls which a request was built for, in order."""
+    stream = whole(reader, f"task/{task}")
+    return sorted({e.op for _, e in stream if isinstance(e, RequestBuilt)})
 
 
 def _request(

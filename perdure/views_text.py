@@ -25,6 +25,8 @@ __all__ = [
     "result_text",
     "sheet_text",
     "spend_text",
+    "table",
+    "tame",
     "tasks_text",
 ]
 
@@ -40,7 +42,7 @@ def tasks_text(tasks: Sequence[TaskLine]) -> Iterator[str]:
     if not tasks:
         yield "no tasks"
         return
-    yield from _table(
+    yield from table(
         ("TASK", "AGENT", "STATUS", "STEPS", "REASON", "ENDS WITH", "GOAL"),
         (
             (
@@ -81,7 +83,7 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
         ("output", "" if sheet.output is None else _value(sheet.output)),
     )
     yield ""
-    yield from _table(
+    yield from table(
         ("STEP", "STATUS", "ATTEMPT", "ITERATIONS", "RESULT"),
         (
             (
@@ -100,7 +102,7 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
     yield from _books(sheet)
     if sheet.approvals:
         yield ""
-        yield from _table(
+        yield from table(
             ("APPROVAL", "OP", "TOOL", "STATUS", "ASKED", "EXPIRES", "BY", "ARGUMENTS"),
             (
                 (
@@ -126,7 +128,7 @@ def effects_text(effects: Sequence[EffectLine]) -> Iterator[str]:
     if not effects:
         yield "no effects"
         return
-    yield from _table(
+    yield from table(
         (
             "EFFECT",
             "ATTEMPT",
@@ -170,7 +172,7 @@ def spend_text(spend: Spend) -> Iterator[str]:
     if not spend.total:
         yield "nothing was spent"
         return
-    yield from _table(
+    yield from table(
         (
             spend.by.upper(),
             "BOOK",
@@ -188,7 +190,7 @@ def spend_text(spend: Spend) -> Iterator[str]:
     )
     if spend.estimates:
         yield ""
-        yield from _table(
+        yield from table(
             ("USUALLY", "SAMPLES", "SECONDS", "INPUT"),
             map(_estimate_row, spend.estimates),
             right=True,
@@ -280,7 +282,7 @@ def _books(sheet: TaskSheet) -> Iterator[str]:
         name: (str(b["limit"]), str(b["left"])) for name, b in sheet.budget.items()
     }
     rows = dict.fromkeys([*(name for book in books for name in book), *limits])
-    yield from _table(
+    yield from table(
         ("AMOUNT", "SPENT", "UNKNOWN", "RECOVERY", "LIMIT", "LEFT"),
         (
             (
@@ -309,7 +311,7 @@ def _amounts(book: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in _flat(book).items())
 
 
-def _table(
+def table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, right: bool = False
 ) -> Iterator[str]:
     """Columns as wide as their widest cell; with `right` all but the first end even."""
@@ -330,7 +332,7 @@ def _pairs(*pairs: tuple[str, str]) -> Iterator[str]:
     wide = max(len(name) for name, value in pairs if value)
     for name, value in pairs:
         if value:
-            first, *more = _tame(value).split("\n")
+            first, *more = tame(value).split("\n")
             yield f"{name:<{wide}}  {first}"
             yield from (f"{'':<{wide}}  {line}" for line in more)
 
@@ -346,11 +348,11 @@ def _width(text: str) -> int:
 
 def _short(text: str, limit: int) -> str:
     """A text on one line, cut to `limit` characters."""
-    line = _tame(" ".join(text.split()))
+    line = tame(" ".join(text.split()))
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def _tame(text: str) -> str:
+def tame(text: str) -> str:
     """The text with control characters as escapes; newlines stay."""
     return "".join(
         ascii(one)[1:-1]

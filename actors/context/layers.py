@@ -9,7 +9,7 @@ The texts of the task layer are rendered in `render.py`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Literal
 
@@ -17,7 +17,7 @@ import msgspec
 
 from ..errors import ContextBudgetError
 from ..model import Message, ToolSchema
-from .blocks import Block, Fate, Window
+from .blocks import Block, Fate, Layer, Window
 from .known import Known, Sized
 from .measure import Measure, request_text
 from .notice import measured, notice
@@ -33,6 +33,7 @@ class Assembled(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         messages, tools: the request. The messages are those of the blocks, not
             copies: whoever hands them to foreign code copies them.
+        layers: the layer of each message, in their order (B10).
         window: to be given to the next `assemble`.
         kept: first and last id of each run of scratch blocks that is in.
         fates: what became of every block that was given, in their order.
@@ -41,6 +42,7 @@ class Assembled(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     messages: list[Message]
+    layers: tuple[Layer, ...]
     tools: list[ToolSchema]
     window: Window
     kept: tuple[tuple[int, int], ...]
@@ -124,15 +126,17 @@ def assemble(
         )
     placed = new.omitted > 0 and room.taken(new.omitted) <= limit
 
-    messages = [
-        *(message for one in pinned for message in one.block.messages),
-        *([notice(new.omitted)] if placed else []),
-        *(message for block, _ in sent for message in block.messages),
-        *moving.messages,
+    tagged: list[tuple[Layer, Message]] = [
+        *(_tagged(one.block for one in pinned)),
+        *([("scratch", notice(new.omitted))] if placed else []),
+        *(_tagged(block for block, _ in sent)),
+        *_tagged([moving]),
     ]
+    messages = [message for _, message in tagged]
     text = request_text(messages, tools)
     return Assembled(
         messages=messages,
+        layers=tuple(layer for layer, _ in tagged),
         tools=list(tools),
         window=new,
         kept=((rest[0].block.id, rest[-1].block.id),) if rest else (),
@@ -142,6 +146,12 @@ def assemble(
         ),
         digest=hashlib.sha256(text.encode()).hexdigest(),
     )
+
+
+def _tagged(blocks: Iterable[Block]) -> Iterator[tuple[Layer, Message]]:
+    for block in blocks:
+        for message in block.messages:
+            yield block.layer, message
 
 
 def _cut(

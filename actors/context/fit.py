@@ -77,8 +77,10 @@ class History:
     """A history that grows, each message of which is validated and measured once.
 
     `fit` gives what `fit_context` would of all messages so far, in a time that
-    depends on what it returns and not on how long the history is. The messages are
-    copied when they are appended: changing one later changes nothing here.
+    depends on what it returns and not on how long the history is. Under ``runtime`` a
+    cut stands until the limit is reached again, as though each request had been the
+    start of the next: until then no byte of it changes. The messages are copied when
+    they are appended, and all of them are held.
 
     Args: those of `fit_context`.
 
@@ -115,7 +117,10 @@ class History:
             self._held.add(copied(message))
 
     def fit(self) -> PreparedContext:
-        """Return the request of this moment; raises what `fit_context` raises."""
+        """Return the request of this moment; raises what `fit_context` raises.
+
+        In the report, `before` counts all messages, and `dropped_*` this cut alone.
+        """
         return _fitted(self._held, self._limit)
 
 
@@ -161,6 +166,8 @@ def _fitted(held: Held, limit: int) -> PreparedContext:
     if noted:
         fitted.insert(0, notice(cut.omitted))
     _validate(fitted, held)
+    if runtime:
+        held.edge = cut.edge
     return PreparedContext(
         messages=fitted,
         report=BudgetReport(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 import msgspec
@@ -15,23 +15,35 @@ from .parts import ANY, Provider, measurable, text_of
 from .report import Profile
 from .units import Splitter, Unit, refuse_unportable
 
-__all__ = ["Cut", "Held"]
+__all__ = ["Cut", "Edge", "Held"]
 
 PINNED_ROLES = frozenset({"system", "developer"})
+
+
+class Edge(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a history is cut: what stands before `unit` goes.
+
+    `stay` are the units before it that stay all the same, beside instructions.
+    """
+
+    unit: int = 0
+    stay: tuple[int, ...] = ()
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
     """What stays and what goes.
 
     Args:
+        edge: where the cut is.
         kept: indices of messages, in order.
         newest: how many of them, the last, are the newest unit of the current turn
             and what stands behind it; 0 without such a unit.
         size: the parts of what is kept, in the measure.
         omitted: messages left out, with those that notices in the history name.
-        messages, turns, exchanges: what this cut drops.
+        messages, turns, exchanges: what this cut drops, and those before it did not.
     """
 
+    edge: Edge
     kept: list[int]
     newest: int
     size: int
@@ -79,6 +91,7 @@ class Held:
         self._users: list[int] = []
         self._active: list[int] = []  # units of the current turn that may go
         self._task: int | None = None  # the newest unit that says the required task
+        self.edge = Edge()  # of the cut that stands; moved by whoever keeps one
 
     def add(self, message: Message) -> None:
         """Hold one more message; `ContextBudgetError` where it is malformed."""
@@ -161,54 +174,57 @@ class Held:
             )
 
     def cut(self, limit: int, low_water: float) -> Cut:
-        """Return the first cut that fits `limit`, or the last one there is.
+        """Return the first cut from `edge` on that fits `limit`, or the last there is.
 
         Once over, it goes down to the share `low_water` of the limit. Cuts drop what
         stands before the first user message, then whole user turns, then units of the
         current turn: each but the newest.
         """
-        if self._measured(None) <= limit:
-            return self._cut(None)
+        if self._measured(self.edge) <= limit:
+            return self._cut(self.edge)
         goal = int(limit * low_water) if low_water < 1 else limit
-        last = len(self._users) + max(len(self._active) - 1, 0) - 1
+        cuts = range(len(self._users) + max(len(self._active) - 1, 0))
+        cuts = cuts[bisect_right(cuts, self.edge.unit, key=self._place) :]
+        if not cuts:
+            return self._cut(self.edge)
 
         def fits(cut: int) -> bool:
-            return self._bare(self._place(cut)) <= goal
+            return self._bare(self._at(cut)) <= goal
 
         # Without the notice, a request only gets shorter from cut to cut.
-        cut = min(bisect_left(range(last), True, key=fits), last)
-        while cut < last and self._measured(self._place(cut)) > goal:
-            cut += 1
-        return self._cut(self._place(cut))
+        first = bisect_left(cuts[:-1], True, key=fits)
+        found = next(
+            (cut for cut in cuts[first:] if self._measured(self._at(cut)) <= goal),
+            cuts[-1],
+        )
+        return self._cut(self._at(found))
 
     def _place(self, cut: int) -> int:
         turns = len(self._users)
         return self._users[cut] if cut < turns else self._active[cut - turns + 1]
 
-    def _gone(self, place: int | None) -> tuple[int, int, list[int]]:
-        """Messages and size that a cut drops, and units before it that stay for all."""
-        if place is None:
-            return 0, 0, []
-        stay = sorted(
-            unit
-            for unit in {self._users[-1], self._task}
-            if unit is not None and unit < place
-        )
-        counts, sizes = self._counts, self._sizes
-        return (
-            counts[place] - sum(counts[unit + 1] - counts[unit] for unit in stay),
-            sizes[place] - sum(sizes[unit + 1] - sizes[unit] for unit in stay),
-            stay,
-        )
+    def _at(self, cut: int) -> Edge:
+        place, task = self._place(cut), self._task
+        pinned = {self._users[-1], self._users[-1] if task is None else task}
+        return Edge(unit=place, stay=tuple(sorted(u for u in pinned if u < place)))
 
-    def _bare(self, place: int | None) -> int:
-        count, size, _ = self._gone(place)
+    def _gone(self, edge: Edge) -> tuple[int, int]:
+        """Messages and size that a cut drops."""
+        counts, sizes = self._counts, self._sizes
+        count, size = counts[edge.unit], sizes[edge.unit]
+        for unit in edge.stay:
+            count -= counts[unit + 1] - counts[unit]
+            size -= sizes[unit + 1] - sizes[unit]
+        return count, size
+
+    def _bare(self, edge: Edge) -> int:
+        count, size = self._gone(edge)
         return self.measure.total(
             len(self.messages) - count, self.size - size, self.schemas
         )
 
-    def _measured(self, place: int | None) -> int:
-        count, size, _ = self._gone(place)
+    def _measured(self, edge: Edge) -> int:
+        count, size = self._gone(edge)
         return measured(
             self.measure,
             len(self.messages) - count,
@@ -217,19 +233,21 @@ class Held:
             self.noticed + count,
         )
 
-    def _cut(self, place: int | None) -> Cut:
-        count, size, stay = self._gone(place)
-        edge = 0 if place is None else place
-        before = self._pinned[: bisect_left(self._pinned, edge)]
-        kept = [self._starts[unit] for unit in sorted([*before, *stay])]
+    def _turns(self, edge: Edge) -> int:
+        return bisect_left(self._users, edge.unit) - len(edge.stay)
+
+    def _cut(self, edge: Edge) -> Cut:
+        count, size = self._gone(edge)
+        before = self._pinned[: bisect_left(self._pinned, edge.unit)]
+        kept = [self._starts[unit] for unit in sorted([*before, *edge.stay])]
+        total = len(self.messages)
         return Cut(
-            kept=[*kept, *range(self._starts[edge], len(self.messages))],
-            newest=len(self.messages) - self._starts[self._active[-1]]
-            if self._active
-            else 0,
+            edge=edge,
+            kept=[*kept, *range(self._starts[edge.unit], total)],
+            newest=total - self._starts[self._active[-1]] if self._active else 0,
             size=self.size - size,
             omitted=self.noticed + count,
-            messages=count,
-            turns=bisect_left(self._users, edge) - len(stay),
-            exchanges=self._exchanges[edge],
+            messages=count - self._gone(self.edge)[0],
+            turns=self._turns(edge) - self._turns(self.edge),
+            exchanges=self._exchanges[edge.unit] - self._exchanges[self.edge.unit],
         )

@@ -15,11 +15,23 @@ import msgspec
 from ..errors import ContextBudgetError, Misuse
 from ..model import Message
 
-__all__ = ["ANTHROPIC", "ANY", "OPENAI", "Provider", "measurable", "text_of"]
+__all__ = [
+    "ANTHROPIC",
+    "ANY",
+    "OPENAI",
+    "SIGNED",
+    "Provider",
+    "measurable",
+    "says_nothing",
+    "text_of",
+]
 
 LEAST = 2  # characters: a stand-in is a JSON text, which has two quotes
 CHARACTERS_A_TOKEN = 4  # of English, as OpenAI's tokenizer page says
 WORDS = "some words "
+
+# Parts that their vendor takes back unchanged or not at all.
+SIGNED = frozenset({"thinking", "redacted_thinking", "reasoning"})
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +141,13 @@ def text_of(content: Any) -> str:
     if isinstance(content, str):
         return content
     return "".join(part["text"] for part in content or () if part["type"] == "text")
+
+
+def says_nothing(content: Any) -> bool:
+    """Whether a content is null, empty, or of empty texts alone."""
+    if isinstance(content, list):
+        return all(part == {"type": "text", "text": ""} for part in content)
+    return content is None or content == ""
 
 
 def _words(size: int) -> str:

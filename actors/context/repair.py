@@ -14,7 +14,7 @@ from ..errors import ContextBudgetError
 from ..model import Message
 from .held import Held
 from .measure import CHARACTERS
-from .parts import ANY, Provider
+from .parts import ANY, SIGNED, Provider, says_nothing
 
 __all__ = ["MISSING", "Repair", "Repaired", "repair"]
 
@@ -70,7 +70,8 @@ def repair(messages: Sequence[Any], *, provider: Provider = ANY) -> Repaired:
 
     Raises `ContextBudgetError`, which says why, for what has no repair that would not
     be invention: no current user task, an unknown role, a content or a call that is
-    malformed, what is not finite JSON, more calls than the provider takes.
+    malformed, what is not finite JSON, a surrogate in what a vendor signed, more calls
+    than the provider takes.
     """
     mending = _Mending(messages)
     found = mending.messages()
@@ -125,7 +126,7 @@ class _Mending:
                 exchange = _Exchange(message, index)
                 self._standing.append(exchange)
                 self._newest |= {call.given: exchange for call in exchange.calls}
-            elif _says_nothing(message):
+            elif _is_empty(message):
                 self._note(index, "empty message", "left out")
             else:
                 self._standing.append(message)
@@ -147,6 +148,11 @@ class _Mending:
         except RecursionError as error:
             raise ContextBudgetError(f"nested too deeply (message {index})") from error
         if mended != message:
+            if _signed(mended) != _signed(message):
+                raise ContextBudgetError(
+                    "a lone surrogate in a part that its vendor signed, which cannot "
+                    f"be changed: leave the part out (message {index})"
+                )
             self._note(index, "lone surrogates", "replaced by U+FFFD")
         return mended
 
@@ -223,10 +229,19 @@ def _told_apart(message: Any, index: int) -> Message:
     return message
 
 
-def _says_nothing(message: Message) -> bool:
+def _signed(message: Message) -> list[Any]:
+    content = message.get("content")
+    return [
+        part
+        for part in (content if isinstance(content, list) else ())
+        if isinstance(part, dict) and part.get("type") in SIGNED
+    ]
+
+
+def _is_empty(message: Message) -> bool:
     return (
         message.get("role") == "assistant"
-        and message.get("content") in (None, "", [])
+        and says_nothing(message.get("content"))
         and message.get("tool_calls") in (None, [])
     )
 

@@ -14,7 +14,7 @@ import msgspec
 
 from ..errors import ContextBudgetError
 from ..model import Message
-from .parts import ANY, Provider
+from .parts import ANY, Provider, says_nothing
 
 __all__ = ["Splitter", "Unit", "refuse_strictly", "refuse_unportable", "units"]
 
@@ -187,7 +187,7 @@ def _refuse_strictly(
     message: Message, index: int, seen: set[str], provider: Provider
 ) -> None:
     calls = message.get("tool_calls") or ()
-    if not calls and not message.get("content"):
+    if not calls and says_nothing(message.get("content")):
         raise _refusal(index, "assistant message with neither content nor calls")
     if provider.most_calls is not None and len(calls) > provider.most_calls:
         raise _refusal(

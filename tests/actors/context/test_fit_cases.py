@@ -10,20 +10,17 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from perdure.actors.context.notice import notice, noticed
 from perdure.actors.context.units import Unit, units
 from perdure.context import (
     BudgetedModel,
     ContextBudgetError,
-    canonical,
     fit_context,
     request_characters,
 )
 
-from .histories import TOOL, calls, long_histories, numbered, result, says, system, user
+from .histories import calls, result, says, system, user
 
 PROFILES: list[Any] = ["source", "strict", "runtime"]
 STRICT: list[Any] = ["strict", "runtime"]
@@ -274,23 +271,6 @@ def test_a_newest_exchange_that_alone_is_too_long_becomes_a_reference(
     assert (
         fit_context(BIG, [], max_characters=99_999, profile="runtime").messages == BIG
     )
-
-
-@given(long_histories, st.integers(200, 9_000))
-def test_the_same_input_gives_the_same_bytes(history: Any, limit: int) -> None:
-    def once() -> str:  # R18, A41
-        try:
-            fitted = fit_context(
-                copy.deepcopy(numbered(history)),
-                [TOOL],
-                max_characters=limit,
-                profile="runtime",
-            )
-        except ContextBudgetError as error:
-            return str(error)
-        return canonical(fitted.messages)
-
-    assert once() == once()
 
 
 def test_a_unit_cannot_be_changed() -> None:  # A56

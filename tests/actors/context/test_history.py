@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.actors.context.measure import CHARACTERS
+from perdure.actors.context.units import units
 from perdure.context import (
     OPENAI,
     ContextBudgetError,
@@ -15,7 +16,17 @@ from perdure.context import (
     request_characters,
 )
 
-from .histories import TOOL, calls, damaged, numbered, result, system, user, well_formed
+from .histories import (
+    TOOL,
+    calls,
+    damaged,
+    numbered,
+    result,
+    says,
+    system,
+    user,
+    well_formed,
+)
 
 
 def outcome(fit: Any) -> Any:
@@ -26,7 +37,7 @@ def outcome(fit: Any) -> Any:
 
 
 @settings(max_examples=60)
-@pytest.mark.parametrize("profile", ["source", "strict", "runtime"])
+@pytest.mark.parametrize("profile", ["source", "strict"])
 @given(messages=well_formed, data=st.data())
 def test_a_growing_history_fits_as_the_whole_would(
     profile: Any, messages: Any, data: st.DataObject
@@ -48,6 +59,64 @@ def test_a_growing_history_fits_as_the_whole_would(
         assert outcome(history.fit) == outcome(
             lambda some=so_far: fit_context(some, [TOOL], **options)
         )
+
+
+@settings(max_examples=200)
+@given(well_formed, st.data())
+def test_a_cut_of_the_runtime_profile_stands_until_the_limit_is_reached_again(
+    messages: Any, data: st.DataObject
+) -> None:  # D7, K17
+    messages = numbered([system("rules"), user("x"), *messages])
+    options: Any = {
+        "max_characters": data.draw(
+            st.integers(300, 300 + request_characters(messages, []))
+        ),
+        "required_task": data.draw(st.none() | st.just("x")),
+        "profile": "runtime",
+    }
+    history = History([], **options)
+    before: list[Any] = []
+    for unit in units(messages):
+        new = messages[unit.first : unit.end]
+        history.append(*new)
+        one = outcome(history.fit)
+        other = outcome(
+            lambda fed=(*before, *new): fit_context(list(fed), [], **options)
+        )
+        if isinstance(one, str) or "cut here" in str(one.messages):
+            return
+        assert one.messages == other.messages
+        assert one.report.omitted == other.report.omitted
+        assert one.report.after == other.report.after
+        assert one.report.dropped_messages == other.report.dropped_messages
+        assert one.report.dropped_turns == other.report.dropped_turns
+        assert one.report.dropped_exchanges == other.report.dropped_exchanges
+        before = one.messages
+
+
+def test_cuts_are_rare_and_nothing_changes_between_them() -> None:  # K17
+    history = History([], max_characters=20_000, profile="runtime")
+    history.append(system("rules"), user("task"))
+    last: list[Any] = []
+    cuts = 0
+    for number in range(200):
+        history.append(calls(f"c{number}"), result(f"c{number}", "x" * 150))
+        prepared = history.fit()
+        cuts += prepared.report.dropped_messages > 0
+        assert (
+            prepared.report.dropped_messages or prepared.messages[: len(last)] == last
+        )
+        last = prepared.messages
+    assert 1 <= cuts <= 20
+
+
+def test_a_request_that_was_refused_moves_no_cut() -> None:
+    history = History([], max_characters=1_000, profile="runtime")
+    history.append(user("task"), says("a"), says("b"), says("x" * 2_000))
+    with pytest.raises(ContextBudgetError):
+        history.fit()
+    history.append(user("task"))
+    assert history.fit().report.dropped_messages == 4
 
 
 @given(damaged())

@@ -130,7 +130,7 @@ def test_results_in_another_order_are_no_fault() -> None:
     assert mended(history) == history
 
 
-@pytest.mark.parametrize("content", [None, "", []])
+@pytest.mark.parametrize("content", [None, "", [], [{"type": "text", "text": ""}] * 2])
 @pytest.mark.parametrize("none", [None, []])
 def test_a_message_that_says_and_calls_nothing_goes(content: Any, none: Any) -> None:
     empty = {"role": "assistant", "content": content, "tool_calls": none}
@@ -194,6 +194,17 @@ def test_what_cannot_be_mended_without_invention_is_refused(
 ) -> None:
     with pytest.raises(ContextBudgetError, match=why):
         repair(history)
+
+
+@pytest.mark.parametrize("kind", ["thinking", "redacted_thinking", "reasoning"])
+def test_what_a_vendor_signed_is_never_changed(kind: str) -> None:  # D8
+    signed = {"type": kind, "data": "x", "signature": "s"}
+    message = {"role": "assistant", "content": [signed], "note": "\ud800"}
+    found = mended([user("t"), message], (1, "lone surrogates"))
+    assert found[1] == {**message, "note": "\ufffd"}
+    broken = {"role": "assistant", "content": [{**signed, "data": "x\ud800"}]}
+    with pytest.raises(ContextBudgetError, match=r"signed.* \(message 1\)"):
+        repair([user("t"), broken])
 
 
 def test_what_is_nested_too_deeply_is_refused() -> None:

@@ -204,7 +204,8 @@ def _reference(message: Message, keep: int) -> Message:
     content = message["content"]
     if message["role"] != "tool" or not isinstance(content, str):
         return message
-    return {**message, "content": reference(content, keep)}
+    shorter = reference(content, keep)
+    return {**message, "content": shorter} if len(shorter) < len(content) else message
 
 
 def _validate(messages: list[Message], held: Held) -> None:

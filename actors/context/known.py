@@ -10,6 +10,7 @@ from ..model import ToolSchema
 from .blocks import Block
 from .facts import Finding, findings_of
 from .measure import CHARACTERS, Measure
+from .parts import ANY, measurable
 from .references import by_reference
 from .units import Unit, refuse_strictly, units
 
@@ -113,4 +114,4 @@ def _is_opener(schema: ToolSchema) -> bool:
 
 
 def _size(measure: Measure, block: Block) -> int:
-    return sum(map(measure.part, block.messages))
+    return sum(measure.part(measurable(message, ANY)) for message in block.messages)

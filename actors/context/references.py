@@ -59,10 +59,11 @@ def by_reference(block: Block, *, opens: bool, keep: int | None = None) -> Block
             named = opens and place < len(block.sources)
             source = block.sources[place] if named else ""
             text = message["content"]
-            shorter = reference(text, keep or SHOWN, source)
-            if len(text) > (1 if keep else BULKY) * len(shorter):
-                shown = {**message, "content": shorter}
-                changed = True
+            if isinstance(text, str):  # typed parts are not cut
+                shorter = reference(text, keep or SHOWN, source)
+                if len(text) > (1 if keep else BULKY) * len(shorter):
+                    shown = {**message, "content": shorter}
+                    changed = True
             place += 1
         messages.append(shown)
     if not changed:

@@ -273,6 +273,13 @@ def test_a_newest_exchange_that_alone_is_too_long_becomes_a_reference(
     )
 
 
+def test_a_result_that_a_reference_would_lengthen_stays() -> None:  # K11
+    short = result("b", "y" * 260)
+    history = [user("t"), calls("a", "b"), result("a", "x" * 9_000), short]
+    prepared = fit_context(history, [], max_characters=1_000, profile="runtime")
+    assert prepared.messages[-1] == short
+
+
 def test_a_unit_cannot_be_changed() -> None:  # A56
     unit = units([user("t"), calls("a"), result("a", "1")])[1]
     assert unit == Unit(first=1, end=3, role="assistant", exchange=True)

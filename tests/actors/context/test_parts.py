@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from perdure.actors.context.blocks import Block, Window
 from perdure.actors.context.measure import characters
+from perdure.actors.context.shrink import assemble_shrinking
 from perdure.actors.errors import Misuse
 from perdure.context import (
     ANTHROPIC,
@@ -224,3 +226,26 @@ def test_the_parts_of_the_vendors_are_taken_without_naming_one() -> None:
     for profile in STRICT:
         fitted = fit_context(history, [], max_characters=99_999, profile=profile)
         assert fitted.messages == history
+
+
+def test_layers_take_the_same_parts_by_the_same_figures() -> None:  # D8
+    def block(id_: int, layer: Any, *messages: Any) -> Block:
+        return Block(id=id_, layer=layer, origin="test", messages=messages)
+
+    asks = {**calls("a"), "content": [THOUGHT, HIDDEN]}
+    seen = {**result("a", ""), "content": [text("a chart"), IMAGE]}
+    goal = block(1, "task", message("user", text("export May sales")))
+    layers: list[Any] = [
+        [block(0, "fixed", {"role": "system", "content": "rules"})],
+        [goal],
+        [block(2, "scratch", asks, seen)],
+        block(3, "task", user("go on")),
+        [],
+    ]
+    least = 4_784 * 4
+    found = assemble_shrinking(*layers, limit=least + 2_000, window=Window())
+    assert json.dumps(found.messages[2:4]) == json.dumps([asks, seen])
+    assert least < found.report.before < least + 2_000
+    assert len(BASE64) > least + 2_000
+    with pytest.raises(ContextBudgetError, match="newest exchange do not fit"):
+        assemble_shrinking(*layers, limit=least, window=Window())

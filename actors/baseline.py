@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from .context.drift import ACTS_KEPT
 from .errors import Misuse
 
 __all__ = ["Baseline"]
@@ -25,6 +26,8 @@ AT_LEAST_ONE = frozenset(
         "tool_threads",
     }
 )
+
+AT_MOST = {"drift_actions": ACTS_KEPT, "drift_threshold": 1}
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +71,10 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     park_within_hour: int = 20  # recoveries
     backoff_first: float = 1.0  # seconds
     backoff_limit: float = 60.0  # seconds
+    drift_threshold: float = 0.8  # B15; above it the goal is shown again
+    drift_actions: int = 6  # the newest that are judged; 0 judges none
     anchor_names: int = 64  # that a task keeps in view at most
-    anchor_characters: int = 4_000  # of them; they are in every request, whole
+    anchor_characters: int = 4_000  # of them; they stand in every request, whole
     shutdown_timeout: float = 5.0  # seconds a child
     big_value: int = 16_384  # bytes
     newest: Literal["reference", "strict"] = "reference"  # where it alone is too much
@@ -88,4 +93,9 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
             if not number or not least <= value < float("inf"):
                 raise Misuse(
                     f"Baseline: {name}={value!r} must be a number of at least {least}"
+                )
+        for name, most in AT_MOST.items():
+            if getattr(self, name) > most:
+                raise Misuse(
+                    f"Baseline: {name}={getattr(self, name)!r} must be at most {most}"
                 )

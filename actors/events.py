@@ -32,6 +32,8 @@ __all__ = [
     "CommandApplied",
     "ContextRebuilt",
     "DecisionMade",
+    "DriftFound",
+    "DriftOver",
     "EffectProbed",
     "EffectRecorded",
     "EffectRegistered",
@@ -244,6 +246,22 @@ class AnchorsRefused(Event, frozen=True, kw_only=True):
 
     op: int
     refused: dict[str, str]
+
+
+class DriftFound(Event, frozen=True, kw_only=True):
+    """The newest actions have little to do with the goal: it is shown again (B15).
+
+    `score` is above the threshold, up to 1; `why` says what the actions were about.
+    """
+
+    score: float
+    why: str
+
+
+class DriftOver(Event, frozen=True, kw_only=True):
+    """The newest actions have to do with the goal again."""
+
+    score: float
 
 
 class AnswerRefused(Event, frozen=True, kw_only=True):
@@ -805,6 +823,8 @@ EVENTS: tuple[type[Event], ...] = (
     RequestBuilt,
     ActionObserved,
     AnchorsRefused,
+    DriftFound,
+    DriftOver,
     AnswerRefused,
     StepEnded,
     TaskPaused,

@@ -18,6 +18,8 @@ NAMES: dict[str, str] = {
     "RequestBuilt": "request.built",
     "ActionObserved": "action.observed",
     "AnchorsRefused": "anchors.refused",
+    "DriftFound": "drift.found",
+    "DriftOver": "drift.over",
     "AnswerRefused": "answer.refused",
     "StepEnded": "step.ended",
     "TaskPaused": "task.paused",

@@ -66,6 +66,7 @@ WARNINGS = frozenset(
     {
         "account.alerted",
         "anchors.refused",
+        "drift.found",
         "effect.late",
         "journal.trouble",
         "loop.abandoned",

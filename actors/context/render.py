@@ -25,6 +25,9 @@ __all__ = [
     "render_task_stable",
 ]
 
+SAME = "the goal itself"
+REMINDER = 1_000  # characters of the goal, and of the constraints, shown twice
+ADRIFT = "Your last actions have little to do with it. It still is:"
 CLAIMED = "Noted by you, confirmed by nobody"
 _OPEN = "\n```json\n"
 _CLOSE = "\n```"
@@ -32,10 +35,13 @@ _OPENERS = "Bounded: read_evidence opens each by its id, recall finds those not 
 
 
 class StepView(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of the plan; `done` is its completion criterion in words."""
+    """One step of the plan; `done` is its completion criterion in words.
+
+    Without a `goal` it is the whole task: its goal is not said twice.
+    """
 
     id: str
-    goal: str
+    goal: str = ""
     done: str = ""
     status: str = "pending"
 
@@ -81,6 +87,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
         operations: finished operations of the current step, oldest first.
         findings: what requests no longer show whole, in short, oldest first.
         notes: decisions and failures that must stay visible, with reasons.
+        adrift: the newest actions have little to do with the goal.
         uncertain: what the record cannot decide.
         next: the suggested next action.
     """
@@ -95,6 +102,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     operations: tuple[OperationView, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
+    adrift: bool = False
     uncertain: tuple[str, ...] = ()
     next: str = ""
 
@@ -107,7 +115,7 @@ def render_task_stable(view: TaskView) -> str:
     if view.inputs:
         parts.append(_section("Inputs", canonical(view.inputs)))
     if view.steps:
-        lines = (_plan_line(step, view) for step in view.steps)
+        lines = map(_plan_line, view.steps)
         parts.append(_section("Plan", "\n".join(lines)))
     return "\n\n".join(parts)
 
@@ -115,10 +123,13 @@ def render_task_stable(view: TaskView) -> str:
 def render_moving(view: TaskView, *, opens: bool = False) -> str:
     """Return where the task stands now: progress, facts, next action.
 
-    It never repeats the goal: that stands in the stable part, once. `opens` says
-    whether the model has tools that open what is shown in short.
+    The goal stands in the stable part, once; here only while the task is adrift, then
+    at the head, bounded. `opens` says whether the model has tools that open what is
+    shown in short.
     """
     lines = [_section("Where the task stands", _progress(view))]
+    if view.adrift:
+        lines.insert(0, _section("Back to the goal", _reminder(view)))
     if found := _found(view):
         whole = f"{_OPENERS}\n{found}" if opens else found
         lines.append(_section("Found before, in short; the newest last", whole))
@@ -186,6 +197,19 @@ def _bullets(items: tuple[str, ...]) -> str:
     return "\n".join(f"- {item}" for item in items)
 
 
+def _reminder(view: TaskView) -> str:
+    lines = [ADRIFT, _reminded(view.goal)]
+    if view.constraints:
+        lines.append(f"Constraints:\n{_reminded(_bullets(view.constraints))}")
+    return "\n".join(lines)
+
+
+def _reminded(text: str) -> str:
+    if len(text) <= REMINDER:
+        return text
+    return f"{text[:REMINDER]} (cut; the whole stands above)"
+
+
 def _claims(view: TaskView) -> str:
     # The value as JSON: a name or a line break in it cannot look like our own text.
     lines = (f"{canonical(c.name)}: {c.value} ({c.evidence})" for c in view.claims)
@@ -208,14 +232,9 @@ def _plain(value: str) -> str:
     return value[1:-1] if value[:1] == '"' else value
 
 
-def _plan_line(step: StepView, view: TaskView) -> str:
+def _plan_line(step: StepView) -> str:
     criterion = f" Done when: {step.done}" if step.done else ""
-    return f"- {step.id}: {_aim(step, view)}{criterion}"
-
-
-def _aim(step: StepView, view: TaskView) -> str:
-    """What a step is for; that of a task without a plan stands there already."""
-    return "the goal" if step.goal == view.goal else step.goal
+    return f"- {step.id}: {step.goal or SAME}{criterion}"
 
 
 def _progress(view: TaskView) -> str:
@@ -224,7 +243,7 @@ def _progress(view: TaskView) -> str:
     lines = [f"{step.id}: {step.status}" for step in view.steps]
     text = "Steps: " + ", ".join(lines) + "."
     if current := _current(view):
-        text += f"\nCurrent step {_plan_line(current, view).removeprefix('- ')}"
+        text += f"\nCurrent step {_plan_line(current).removeprefix('- ')}"
     return text
 
 
@@ -238,7 +257,7 @@ def _data(kind: str, view: TaskView) -> dict[str, Any]:
         "kind": kind,
         "step": None
         if current is None
-        else {"id": current.id, "goal": _aim(current, view), "done": current.done},
+        else {"id": current.id, "goal": current.goal or SAME, "done": current.done},
         "steps": {step.id: step.status for step in view.steps},
         "facts": [
             {

@@ -40,6 +40,7 @@ from ..requests import Overdue, Requests
 from . import decide as next_
 from .approvals import AnswersFound, Approvals, Gated
 from .compensation import Compensation, UndoFound
+from .drifting import Drifting
 from .judge import Judged, Judging
 from .operations import Operations, TryAgain
 from .parting import Parting
@@ -75,6 +76,7 @@ class Task(Durable[TaskState]):
         self.subtasks = Subtasks(self)
         self.compensation = Compensation(self)
         self.judging = Judging(self)
+        self.drifting = Drifting(self)
         self.pipeline = Pipeline(self)
         self.parting = Parting(self)
         self.under_way: set[next_.Command] = set()
@@ -269,13 +271,14 @@ class Task(Durable[TaskState]):
         assert step is not None
         notes = self.state.notes
         self.append(
+            *self.drifting.judge(),
             DecisionMade(
                 op=self.state.next_op,
                 step=step.id,
                 action=CallModel(purpose="work"),
                 why=f"iteration {iteration} of step {step.id}",
                 learned=notes[-1] if notes else "",
-            )
+            ),
         )
         hit("task.decided", "model")
 

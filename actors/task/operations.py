@@ -310,6 +310,7 @@ class Operations:
         self._task.subtasks.observed(op.op)
         failed = outcome.status != "completed"
         reason = f"{action.tool}: {outcome.error}" if failed else ""
+        self._task.drifting.observed(action, outcome)
         anchors, refused = admitted(self._task, outcome)
         self._task.append(
             ActionObserved(

@@ -82,6 +82,7 @@ class Pipeline:
         until = first_open - 1
         task.forget_exchanges()
         task.operations.recall(entries, until)
+        task.drifting.recall(entries)
         self.operations = operations(entries, until)
         following = declaration_of(state).next
         done = [step.id for step in state.steps if step.status == "completed"]

@@ -127,7 +127,12 @@ def view_of(
         constraints=task.constraints,
         inputs=task.inputs,
         steps=tuple(
-            StepView(id=p.id, goal=p.goal, done=p.done, status=status[p.id])
+            StepView(
+                id=p.id,
+                goal="" if p.goal == task.goal else p.goal,
+                done=p.done,
+                status=status[p.id],
+            )
             for p in task.steps
         ),
         current=step.id if step else None,
@@ -136,6 +141,7 @@ def view_of(
         operations=tuple(done),
         findings=state.findings,
         notes=state.notes,
+        adrift=state.adrift,
         uncertain=tuple(f"op{op.op}#{op.attempt}" for op in _unsure(state))
         if recovery
         else (),

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from ..context.blocks import Window
+from ..context.drift import ACTS_KEPT, Act, act_of
 from ..context.facts import Finding, merged, room_for
 from ..events import (
     ActionObserved,
@@ -21,6 +22,8 @@ from ..events import (
     CancelRequested,
     ContextRebuilt,
     DecisionMade,
+    DriftFound,
+    DriftOver,
     EffectsVerified,
     Event,
     RecoveryDeclared,
@@ -79,6 +82,8 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     rejections: dict[str, str] = msgspec.field(default_factory=dict)  # of the step
     notes: tuple[str, ...] = ()
     anchors: dict[str, Anchor] = msgspec.field(default_factory=dict)
+    acts: tuple[Act, ...] = ()  # the newest calls of tools
+    adrift: bool = False  # they have little to do with the goal
     pause: PauseState | None = None
     cancelled_by: str = ""
     compensate: bool = False  # its completed effects are taken back before its end
@@ -132,6 +137,8 @@ def apply(state: TaskState, event: Event) -> TaskState:
             return _observed(state, event)
         case AnchorsRefused(refused=refused):
             return change(state, notes=_noted(state, _no_room(refused)))
+        case DriftFound() | DriftOver():
+            return change(state, adrift=isinstance(event, DriftFound))
         case AnswerRefused(why=why):
             return change(state, answer=0, notes=_noted(state, why))
         case StepEnded():
@@ -261,6 +268,9 @@ def _decided(state: TaskState, event: DecisionMade) -> TaskState:
             state = msgspec.structs.replace(state, news=False)
         case CallTool(undoes=Undoes()):
             ops = {n: one for n, one in ops.items() if one.open}
+        case CallTool(tool=tool, arguments=arguments):
+            acts = (*state.acts, act_of(tool, arguments))[-ACTS_KEPT:]
+            state = msgspec.structs.replace(state, acts=acts)
         case CallModel() if recovery is not None:
             recovery = msgspec.structs.replace(recovery, declares=event.op)
     return msgspec.structs.replace(
@@ -295,13 +305,16 @@ def _observed(state: TaskState, event: ActionObserved) -> TaskState:
         notes = _noted(state, f"before the pause for money you said: {event.said}")
     elif event.status != "completed" and not event.again and event.reason:
         notes = notes if aside else _noted(state, event.reason)
+    anchors = state.anchors
+    if event.anchors:
+        anchors = {**anchors, **event.anchors}
     return msgspec.structs.replace(
         state,
         ops={**state.ops, event.op: op},
         steps=steps,
         answer=answer,
         notes=notes,
-        anchors={**state.anchors, **event.anchors},
+        anchors=anchors,
         progressed=state.progressed or not (aside or event.again),
         news=state.news or not (aside or event.again),
     )

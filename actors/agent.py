@@ -15,6 +15,7 @@ from .errors import Misuse
 from .model import Model, ModelReply, ModelRequest, ToolSchema
 from .outcomes import NotSent
 from .price import Price
+from .rules import Rule, check_rules
 from .tool import UNDO, Tool
 from .windows.limit import is_service
 
@@ -126,6 +127,8 @@ class Agent:
         recall: add the tools `read_evidence` and `recall` to those given, so that the
             model can open again what left its requests. An agent without tools has
             nothing to open.
+        rules: what its tasks must not do; kept by the door for each of them, and
+            stored with it.
         max_rounds: model replies a task without a plan may take; None takes the
             baseline's 50.
         price: what the model's tokens cost; None is unknown, never zero.
@@ -148,6 +151,7 @@ class Agent:
         max_rounds: int | None = None,
         price: Price | None = None,
         recall: bool = True,
+        rules: Sequence[Rule] = (),
     ) -> None:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise Misuse(f"agent name {name!r}: use 1-64 letters, digits, . _ or -")
@@ -164,6 +168,7 @@ class Agent:
         self.recovery = recovery
         self.max_rounds = max_rounds
         self.price = price
+        self.rules = check_rules(rules, f"agent {name!r}")
         self.service: str = getattr(model, "service", "")
         self._check()
         self.fixed = FixedLayer(instructions=instructions, tools=self.schemas())
@@ -225,7 +230,8 @@ class Agent:
         """Digest of what the agent is: texts, plan, tools with schemas and classes."""
         steps = [(s.id, s.goal, s.done) for s in self.plan.steps] if self.plan else []
         tools = [(t.schema(), t.effect) for t in self.tools.values()]
-        text = canonical([self.name, self.instructions, steps, tools])
+        rules = [msgspec.to_builtins(rule) for rule in self.rules]
+        text = canonical([self.name, self.instructions, steps, tools, *rules])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from .context.facts import Finding
+from .rules import Rule
 
 __all__ = [
     "EVENTS",
@@ -154,7 +155,8 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True):
 class TaskSubmitted(Event, frozen=True, kw_only=True):
     """The task exists, with all that it will ever be told about itself.
 
-    A sub-task names its parent, and the parent's operation that it is.
+    A sub-task names its parent, and the parent's operation that it is. `rules` are what
+    the door keeps: the agent's, the caller's and the parent's.
     """
 
     task: str
@@ -174,6 +176,7 @@ class TaskSubmitted(Event, frozen=True, kw_only=True):
     parent: str = ""
     parent_op: int = 0
     depth: int = 0
+    rules: tuple[Rule, ...] = ()
 
 
 class StepStarted(Event, frozen=True, kw_only=True):

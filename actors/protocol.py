@@ -21,6 +21,7 @@ from .events import Amounts, Anchor, TaskSubmitted, Undoes
 from .ledger.entry import Entry
 from .model import ModelRequest
 from .price import Price
+from .rules import Rule
 
 __all__ = [
     "Allocate",
@@ -470,7 +471,7 @@ class Perform(Message, frozen=True, kw_only=True):
     who refused it, and why; `limited` names the limit that it is beyond; `given` is how
     the sub-task ended that this call was; failures of operations before `since` are
     forgiven; `undoes` is the effect that it takes back. With `start_by` it has a slot
-    of its service, and is not begun after that second.
+    of its service, and is not begun after that second. `rules` bind it.
     """
 
     op: int
@@ -494,6 +495,7 @@ class Perform(Message, frozen=True, kw_only=True):
     since: int = 0
     start_by: float | None = None
     undoes: Undoes | None = None
+    rules: tuple[Rule, ...] = ()
 
 
 class Replied(Message, frozen=True, kw_only=True):

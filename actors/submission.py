@@ -13,6 +13,7 @@ from .baseline import Baseline
 from .budget.account import Budget, limits_of
 from .errors import Misuse
 from .events import StepPlan, TaskSubmitted
+from .rules import Rule, check_rules, merged
 
 __all__ = ["make_submission"]
 
@@ -30,6 +31,7 @@ def make_submission(
     codec: Codec,
     inputs: Mapping[str, Any] | None,
     constraints: Sequence[str],
+    bound_by: Sequence[Rule],
     budget: Budget | None,
     group: str,
     priority: int,
@@ -37,7 +39,10 @@ def make_submission(
     deadline: float | None,
     not_before: float | None,
 ) -> TaskSubmitted:
-    """The event that a task begins with. Raises Misuse, naming field, value and fix."""
+    """The event that a task begins with; `bound_by` are rules beside its agent's.
+
+    Raises Misuse, naming field, value and fix.
+    """
     if not isinstance(goal, str) or not goal.strip():
         raise Misuse(f"goal={goal!r}: say in words what is wanted")
     if budget is not None and not isinstance(budget, Budget):
@@ -59,6 +64,7 @@ def make_submission(
         goal=goal,
         inputs=dict(inputs or {}),
         constraints=tuple(constraints),
+        rules=merged(agent.rules, check_rules(bound_by, "submit")),
         budget=limits_of(budget or Budget()),
         group=group,
         priority=priority,
@@ -85,6 +91,7 @@ def _biggest(task: TaskSubmitted) -> str:
     parts: dict[str, Any] = {
         "goal": task.goal,
         "the agent's plan": task.steps,
+        "rules": task.rules,
         **{f"constraints[{n}]": one for n, one in enumerate(task.constraints)},
         **{f"inputs[{name!r}]": (name, one) for name, one in task.inputs.items()},
     }

@@ -9,6 +9,7 @@ from .actors.builtin import anchor
 from .actors.delegation import delegate
 from .actors.outcomes import NotSent
 from .actors.price import Price
+from .actors.rules import Rule
 from .actors.timers.sleep import sleep
 from .actors.tool import (
     CannotTell,
@@ -54,6 +55,7 @@ __all__ = [
     "Price",
     "RateLimit",
     "Result",
+    "Rule",
     "Runtime",
     "RuntimeClosed",
     "RuntimeFailed",

@@ -23,6 +23,7 @@ from .actors.executor.executor import Executor
 from .actors.executor.loop import Loop
 from .actors.house import House
 from .actors.protocol import Drain, Submit
+from .actors.rules import Rule
 from .actors.submission import make_submission
 from .actors.windows.limit import RateLimit
 from .calls import TaskCalls
@@ -250,6 +251,7 @@ class Runtime(TaskCalls):
         *,
         inputs: Mapping[str, Any] | None = None,
         constraints: Sequence[str] = (),
+        rules: Sequence[Rule] = (),
         budget: Budget | None = None,
         group: str = "",
         priority: int = 0,
@@ -263,7 +265,8 @@ class Runtime(TaskCalls):
             agent: name of a registered agent.
             goal: what is wanted, kept verbatim and shown in every request.
             inputs: parameters, JSON values.
-            constraints: what must hold throughout.
+            constraints: what must hold throughout, in words for the model.
+            rules: what must hold because the door keeps it, beside its agent's.
             budget: the task's limits; None limits nothing but the pool.
             group, priority: its place in the queue; higher goes first.
             key: submitting with the same key again gives the same task.
@@ -293,6 +296,7 @@ class Runtime(TaskCalls):
             codec=self._codec,
             inputs=inputs,
             constraints=constraints,
+            bound_by=rules,
             budget=budget,
             group=group,
             priority=priority,

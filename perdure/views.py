@@ -18,6 +18,7 @@ from .actors.budget.account import AccountState, shown
 from .actors.events import Event, SubtaskStarted
 from .actors.ledger.rows import undo_prefix
 from .actors.price import cost_text
+from .actors.rules import said
 from .actors.task import state as task_state
 from .actors.task.rows import TaskRow
 from .actors.task.state import TaskState
@@ -193,7 +194,7 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
         status=_status(row, place, state),
         **_stop(row, state),
         goal=submitted.goal,
-        constraints=submitted.constraints,
+        constraints=said(submitted.constraints, submitted.rules),
         inputs=submitted.inputs,
         group=submitted.group,
         priority=submitted.priority,

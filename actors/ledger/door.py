@@ -12,6 +12,7 @@ from ..context.measure import canonical
 from ..events import EffectRecorded, EffectRegistered
 from ..executor.executor import Outcome, Work
 from ..protocol import Given, Perform
+from ..rules import refusal
 from ..tool import Tool, ToolContext
 from .entry import (
     Earlier,
@@ -80,8 +81,12 @@ class Door:
         try:
             values = tool.parse(wanted.arguments)
             arguments = canonical(msgspec.to_builtins(values))
+            forbidden = self._by_rule(wanted, tool, values, arguments)
         except (ValueError, TypeError, RecursionError) as error:
             self.refuse(wanted, str(error))
+            return
+        if forbidden:
+            self.refuse(wanted, forbidden)
             return
         if wanted.rejected:
             self.refuse(wanted, wanted.rejected, by="person")
@@ -235,6 +240,22 @@ class Door:
             model=self._ledger.agent.model.name if wanted.kind == "model" else "",
             undoes=wanted.undoes,
         )
+
+    def _by_rule(
+        self, wanted: Perform, tool: Tool, values: dict[str, Any], arguments: str
+    ) -> str:
+        """Why a rule forbids a call that has not begun; nobody's approval lifts it.
+
+        What takes an effect back is never refused: the effect would stay.
+        """
+        begun = self._ledger.state.entries.get(wanted.op)
+        passed = begun is not None and (begun.name, begun.arguments) == (
+            wanted.name,
+            arguments,
+        )
+        if wanted.undoes is not None or wanted.given is not None or passed:
+            return ""
+        return refusal(wanted.rules, tool, values)
 
     def _approved(self, tool: Tool, wanted: Perform) -> bool:
         """Whether an approval is of this very call, or none is needed.

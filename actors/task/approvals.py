@@ -29,7 +29,9 @@ from ..events import (
 from ..executor.executor import Outcome, Work
 from ..ledger.entry import approval_id
 from ..names import APPROVAL_ANSWERS
+from ..rules import refusal
 from ..tool import Tool
+from .attempt import rules_of
 from .decide import Drive
 from .rows import WAITS, ApprovalRow, approval_row, timer_row
 from .state import Op
@@ -89,6 +91,8 @@ class Approvals:
         try:
             values = tool.parse(action.arguments)
             call = _call(tool, values)
+            if not op.undoes and refusal(rules_of(task), tool, values):
+                return True  # nobody can approve it
         except WRONG:
             return True  # the door says what is wrong; nobody need look at it
         if tool.rests is not None:

@@ -9,12 +9,18 @@ import msgspec
 from ..events import CallTool
 from ..model import ModelRequest
 from ..protocol import Perform
+from ..rules import Rule
 from .state import Op
 
 if TYPE_CHECKING:
     from .actor import Task
 
-__all__ = ["attempt_of"]
+__all__ = ["attempt_of", "rules_of"]
+
+
+def rules_of(task: Task) -> tuple[Rule, ...]:
+    """What binds the calls of a task: its rules, and those its agent has by now."""
+    return tuple(dict.fromkeys([*task.state.task.rules, *task.agent.rules]))
 
 
 def attempt_of(task: Task, op: Op, request: ModelRequest | None) -> Perform:
@@ -51,4 +57,5 @@ def attempt_of(task: Task, op: Op, request: ModelRequest | None) -> Perform:
         since=task.state.anew,
         given=task.subtasks.given(op.op),
         undoes=action.undoes,
+        rules=rules_of(task),
     )

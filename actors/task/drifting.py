@@ -14,6 +14,7 @@ from ..context.wording import names_in
 from ..events import Anchor, CallTool, DriftFound, DriftOver
 from ..ledger.entry import Entry
 from ..protocol import Replied
+from ..rules import said
 
 if TYPE_CHECKING:
     from .actor import Task
@@ -77,7 +78,7 @@ class Drifting:
         state, task = self._task.state, self._task.state.task
         if self._topic is None:
             plan = [text for step in task.steps for text in (step.goal, step.done)]
-            says = (*task.constraints,)
+            says = said(task.constraints, task.rules)
             self._topic = topic_of(task.goal, says, plan, task.inputs)
         if self._anchors is not state.anchors:
             self._anchors = state.anchors

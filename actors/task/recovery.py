@@ -16,6 +16,7 @@ from ..evidence import source_of
 from ..ledger.entry import Entry
 from ..model import ModelReply
 from ..protocol import Replied
+from ..rules import said
 from .state import TaskState
 from .values import is_portable
 
@@ -124,7 +125,7 @@ def view_of(
     recovery = state.recovery
     return TaskView(
         goal=task.goal,
-        constraints=task.constraints,
+        constraints=said(task.constraints, task.rules),
         inputs=task.inputs,
         steps=tuple(
             StepView(

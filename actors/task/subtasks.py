@@ -26,8 +26,10 @@ from ..events import (
 )
 from ..names import ADMISSION, TASK_ROWS
 from ..protocol import Cancel, Given, Submit
+from ..rules import refusal
 from ..submission import make_submission
 from ..tool import Tool
+from .attempt import rules_of
 from .decide import Drive
 from .rows import ENDED, WAITS, TaskRow
 from .state import Op
@@ -90,7 +92,10 @@ class Subtasks:
             return None
         assert isinstance(op.action, CallTool)
         try:
-            limits = tool.parse(op.action.arguments)["budget"]
+            values = tool.parse(op.action.arguments)
+            if refusal(rules_of(self._task), tool, values):
+                return None  # nothing is begun: the door says why
+            limits = values["budget"]
         except ValueError:
             return None
         return limits_of(Budget(**msgspec.structs.asdict(limits))) if limits else {}
@@ -146,6 +151,7 @@ class Subtasks:
             codec=house.codec,
             inputs=values["inputs"],
             constraints=mine.constraints,
+            bound_by=rules_of(task),
             budget=None,
             group=mine.group,
             priority=mine.priority,

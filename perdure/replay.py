@@ -32,7 +32,7 @@ from .actors.model import Message, ModelReply, ToolSchema
 from .actors.task import state as task_state
 from .actors.task.recovery import exchange, operations, told, view_of
 from .actors.task.state import TaskState
-from .errors import Misuse
+from .errors import ContextBudgetError, Misuse
 from .folds import whole
 from .storage.errors import Undecodable
 from .storage.reader import Reader
@@ -77,7 +77,8 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     view = view_of(state, facts, closing=purpose == "closing")
     # A request shows in short what it cuts itself.
     found = () if built.bare else _task_at(stream, record.version).findings
-    view = msgspec.structs.replace(view, findings=found)
+    adrift = view.adrift and not built.bare
+    view = msgspec.structs.replace(view, findings=found, adrift=adrift)
     layer = _fixed(reader, built)
     known = Known(layer.tools)
     fixed, stable, moving = request_blocks(

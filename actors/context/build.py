@@ -36,7 +36,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         made: the request itself.
         findings: what is kept of the blocks that it dropped or shrank.
-        bare: there are findings, and no room for them in this request.
+        bare: there is no room for findings, or for a reminder of the goal.
     """
 
     made: Assembled
@@ -114,11 +114,11 @@ def _fitted(
     rules: Rules,
     known: Known,
 ) -> tuple[Assembled, bool]:
-    """The request, and whether it had to do without findings.
+    """The request, and whether it had to do without findings and the reminder.
 
-    Findings cost neither the request nor the newest exchange as it is.
+    They cost neither the request nor the newest exchange as it is.
     """
-    bare = msgspec.structs.replace(view, findings=())
+    bare = msgspec.structs.replace(view, findings=(), adrift=False)
     views = [view] if view == bare else [view, bare]
     fits = [assemble]
     if rules.newest == "reference" and scratch:

@@ -41,12 +41,12 @@ class Pages:
     def tools(self) -> list[Any]:
         @tool(effect="idempotent", anchors=["table_id"])
         def open_table(name: str, *, request_id: str) -> dict[str, str]:
-            return {"table_id": f"T-{len(name)}", "about": "x" * 1_500}
+            return {"table_id": f"T-{len(name)}", "about": "x" * 300}
 
         @tool(effect="read")
         def page(table: str, number: int) -> str:
             self.asked.append(table)
-            return f"page {number} of many: " + "y" * 1_500
+            return f"page {number} of many: " + "y" * 300
 
         return [open_table, page]
 
@@ -62,7 +62,7 @@ class Pages:
             return calling("page", table=table, number=made + 1)
         return ModelReply(content=json.dumps(kept(request)["table_id"]))
 
-    def house(self, **options: Any) -> House:
+    def house(self, limit: int = 16_000) -> House:
         agent = Agent(
             name="agent",
             instructions="Read.",
@@ -70,20 +70,20 @@ class Pages:
             tools=self.tools(),
             recall=False,
         )
-        # Five rounds of 1,600 characters, and no more, stand in a request.
-        rules = Baseline(request_limit=10_000, low_water=0.9, snapshot_events=5)
-        return House(agent, baseline=rules, **options)
+        rules = Baseline(request_limit=limit, low_water=0.99, snapshot_events=5)
+        return House(agent, baseline=rules)
 
 
 def test_a_value_of_round_one_is_in_view_when_all_its_history_slid_out() -> None:
     # B14
     pages = Pages()
-    house = pages.house()
+    house = pages.house(4_000)  # five rounds of 500 characters, and no more
     task = house.submit(goal="Read the sales table")
     assert house.finish(task.id).output == "T-5"
     assert pages.asked == ["T-5"] * (ROUNDS + 2)
     last = pages.requests[-1]
     history = [one for one in last.messages[:-1] if one["role"] == "tool"]
+    assert len(history) == ROUNDS
     assert not any("table_id" in one["content"] for one in history), "it slid out"
     (fact,) = standing(last)["facts"]
     assert (fact["evidence"], fact["by"]) == ("op2", "schema of open_table")

@@ -255,3 +255,50 @@ def test_every_round_says_in_a_few_words_which_step_it_is_of() -> None:
         "Current step report: write the report"
     )
     assert said == [collect] * 3 + [report] * 3
+
+
+def test_a_reminder_that_does_not_fit_is_left_out_and_the_task_goes_on() -> None:
+    # A38: the goal itself is in the stable part, whole.
+    goal = f"{GOAL} {'x' * 2_000}"
+
+    def run(limit: int, **rules: Any) -> tuple[House, str, Wanderer]:
+        model = Wanderer(off=8, on=0)
+        agent = Agent(
+            name="agent",
+            instructions="Work.",
+            model=Scripted(once_each(model)),
+            tools=[web_search, query_sales_data],
+        )
+        house = House(agent, baseline=Baseline(request_limit=limit, **rules))
+        task = house.submit(goal=goal)
+        assert house.finish(task.id).status == "completed"
+        return house, task.id, model
+
+    house, task, _ = run(60_000, drift_actions=0)
+    first, second = house.of(f"task/{task}", RequestBuilt)[:2]
+    exchange = second.characters - first.characters
+    house, task, model = run(first.characters + exchange + 600)
+    assert len(house.of(f"task/{task}", DriftFound)) == 1
+    assert not any(head(one).startswith("## Back") for one in model.requests)
+    for op, digest in {
+        one.op: one.digest for one in house.of(f"task/{task}", RequestBuilt)
+    }.items():
+        again = house.runtime._reading.read(
+            lambda reader, op=op: render_again(reader, task, op)
+        )
+        assert again.digest == digest
+
+
+def once_each(model: Wanderer) -> Any:
+    """Its script by the number of requests, for when history slides out."""
+
+    def reply(request: ModelRequest) -> ModelReply:
+        model.requests.append(request)
+        made = len(model.requests) - 1
+        if made >= len(model.script):
+            return ModelReply(content='"done"')
+        name, arguments = model.script[made]
+        call = ToolCall(id="c", name=name, arguments=json.dumps(arguments))
+        return ModelReply(tool_calls=(call,))
+
+    return reply

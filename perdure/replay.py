@@ -32,7 +32,7 @@ from .actors.model import Message, ModelReply, ToolSchema
 from .actors.task import state as task_state
 from .actors.task.recovery import exchange, operations, told, view_of
 from .actors.task.state import TaskState
-from .errors import ContextBudgetError, Misuse
+from .errors import Misuse
 from .folds import whole
 from .storage.errors import Undecodable
 from .storage.reader import Reader

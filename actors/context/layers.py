@@ -126,12 +126,10 @@ def assemble(
         )
     placed = new.omitted > 0 and room.taken(new.omitted) <= limit
 
-    tagged: list[tuple[Layer, Message]] = [
-        *(_tagged(one.block for one in pinned)),
-        *([("scratch", notice(new.omitted))] if placed else []),
-        *(_tagged(block for block, _ in sent)),
-        *_tagged([moving]),
-    ]
+    tagged = [*_tagged(one.block for one in pinned)]
+    if placed:
+        tagged.append(("scratch", notice(new.omitted)))
+    tagged += [*_tagged(block for block, _ in sent), *_tagged([moving])]
     messages = [message for _, message in tagged]
     text = request_text(messages, tools)
     return Assembled(

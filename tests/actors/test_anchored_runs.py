@@ -83,7 +83,7 @@ def test_a_value_of_round_one_is_in_view_when_all_its_history_slid_out() -> None
     assert pages.asked == ["T-5"] * (ROUNDS + 2)
     last = pages.requests[-1]
     history = [one for one in last.messages[:-1] if one["role"] == "tool"]
-    assert len(history) == ROUNDS
+    assert 0 < len(history) <= ROUNDS
     assert not any("table_id" in one["content"] for one in history), "it slid out"
     (fact,) = standing(last)["facts"]
     assert (fact["evidence"], fact["by"]) == ("op2", "schema of open_table")

@@ -46,6 +46,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     id: str = "23.3"
     request_limit: int = 16_000  # characters of canonical JSON (A63)
     low_water: float = 0.7  # share of the limit that a cut goes down to
+    core_share: float = 0.25  # of the limit that core facts may take (A101)
     snapshot_events: int = 64
     step_iterations: int = 5  # B47
     rounds_without_plan: int = 50

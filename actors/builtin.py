@@ -10,7 +10,7 @@ from .anchors import ANCHOR_NAME, ANCHOR_VALUE
 from .errors import Misuse
 from .tool import Tool, ToolContext, tool
 
-__all__ = ["INSIDE", "anchor", "read_evidence", "recall"]
+__all__ = ["INSIDE", "anchor", "read_evidence", "recall", "remember"]
 
 
 @tool(effect="read")
@@ -39,10 +39,20 @@ def anchor(name: Name, value: Value, ctx: ToolContext) -> str:
 anchor.claims = True
 
 
+@tool(effect="read")
+def remember(key: str, value: str, evidence: str = "") -> str:
+    """Keep a finding of this task, to be recalled later.
+
+    It is a fact where evidence names a completed call (by its evidence id, or its call
+    id) whose result holds the value word for word, and a hypothesis otherwise.
+    """
+    raise _inside("remember", key, value, evidence)
+
+
 def _inside(name: str, *_: object) -> Misuse:
     return Misuse(f"{name} is carried out by the runtime: list it in Agent(tools=…)")
 
 
 INSIDE: tuple[Tool, ...] = (read_evidence, recall)
-for _one in INSIDE:
+for _one in (*INSIDE, remember):
     _one.inside = True

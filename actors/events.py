@@ -42,10 +42,14 @@ __all__ = [
     "EffectsVerified",
     "EstimatesLearned",
     "Event",
+    "FactEnded",
+    "FactStated",
     "GrantReturned",
     "GrantTaken",
     "Granted",
     "Held",
+    "KnowledgeTaken",
+    "Known",
     "PoolOpened",
     "ProgressMade",
     "ProgressSeen",
@@ -152,6 +156,22 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True):
     by: str
 
 
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """A core fact as a task takes it; `value` is JSON text.
+
+    `evidence` is where it comes from, `until` the second since the epoch from which it
+    does not hold any more.
+    """
+
+    id: str
+    scope: str
+    subject: str
+    key: str
+    value: str
+    evidence: str
+    until: float | None = None
+
+
 class TaskSubmitted(Event, frozen=True, kw_only=True):
     """The task exists, with all that it will ever be told about itself.
 
@@ -197,6 +217,12 @@ class DecisionMade(Event, frozen=True, kw_only=True):
     learned: str
 
 
+class KnowledgeTaken(Event, frozen=True, kw_only=True):
+    """The core facts of the task's scopes as requests show them from here (A100)."""
+
+    facts: tuple[Known, ...]
+
+
 class RequestBuilt(Event, frozen=True, kw_only=True):
     """The request of a model call: digest and parts, enough to render it again.
 
@@ -230,7 +256,7 @@ class ActionObserved(Event, frozen=True, kw_only=True):
 
     `retry` counts the attempt against the limit of its kind: one that a crash cut off
     does not count. `calls` is how many tools a model's reply asks for, `said` the words
-    of a closing turn.
+    of a closing turn; `refused` says that the door did not let the call out.
     """
 
     op: int
@@ -242,6 +268,7 @@ class ActionObserved(Event, frozen=True, kw_only=True):
     reason: str = ""
     anchors: dict[str, Anchor] = msgspec.field(default_factory=dict)
     said: str = ""
+    refused: bool = False
 
 
 class AnchorsRefused(Event, frozen=True, kw_only=True):
@@ -623,6 +650,43 @@ class AccountClosed(Event, frozen=True, kw_only=True):
     returned: Amounts
 
 
+# ── services/memory: what is known beyond one task ───────────────────────────────
+
+
+class FactStated(Event, frozen=True, kw_only=True):
+    """A fact or a hypothesis is kept, of a key of a subject in a scope (K53).
+
+    `value` is JSON text, `evidence` where it comes from, `by` who said it, `at` when,
+    `until` the second from which it does not hold any more.
+    """
+
+    fact: str
+    scope: str
+    subject: str
+    key: str
+    value: str
+    core: bool
+    status: Literal["fact", "hypothesis"]
+    evidence: str
+    by: str
+    at: float
+    until: float | None = None
+
+
+class FactEnded(Event, frozen=True, kw_only=True):
+    """A fact or a hypothesis is over since second `at`: how, and who says so.
+
+    A hypothesis that is confirmed goes on as a fact of its own.
+    """
+
+    fact: str
+    scope: str
+    core: bool
+    how: Literal["superseded", "confirmed", "expired", "dropped"]
+    by: str
+    at: float
+
+
 # ── services/windows: how often each service is called ───────────────────────────
 
 
@@ -823,6 +887,7 @@ EVENTS: tuple[type[Event], ...] = (
     TaskSubmitted,
     StepStarted,
     DecisionMade,
+    KnowledgeTaken,
     RequestBuilt,
     ActionObserved,
     AnchorsRefused,
@@ -862,6 +927,8 @@ EVENTS: tuple[type[Event], ...] = (
     Settled,
     Alerted,
     AccountClosed,
+    FactStated,
+    FactEnded,
     WindowsSet,
     SlotTaken,
     SlotPromised,

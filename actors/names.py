@@ -9,6 +9,9 @@ __all__ = [
     "CALLER_KEYS",
     "DOUBTS",
     "EVIDENCE",
+    "FACTS",
+    "FACTS_PAST",
+    "FACT_REQUESTS",
     "JOURNAL",
     "KEYS",
     "MEMORY",
@@ -47,6 +50,9 @@ APPROVAL_ANSWERS = "approval_answer"  # what was answered
 CALLER_KEYS = "caller_key"  # effects that their caller named, by the effect's key
 DOUBTS = "doubt"  # effects whose outcome is unknown, by their id
 EVIDENCE = "evidence"  # where the result of each closed operation is recorded
+FACTS = "fact"  # what is known now, by scope, layer, and a digest of subject and key
+FACTS_PAST = "fact_past"  # what is over, likewise, and by its id
+FACT_REQUESTS = "fact_request"  # the answers to those who had a fact kept, by request
 UNDOS = "undo"  # completed effects that can be taken back, by task and place
 VERDICTS = "verdict"  # what a person said of such an effect
 KEYS = "key"  # the caller's key of a submission -> the task's id

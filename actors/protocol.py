@@ -17,8 +17,9 @@ from .budget.estimates import Samples
 from .context.blocks import Block, Fate, Window
 from .context.facts import Finding
 from .context.render import TaskView
-from .events import Amounts, Anchor, TaskSubmitted, Undoes
+from .events import Amounts, Anchor, Known, TaskSubmitted, Undoes
 from .ledger.entry import Entry
+from .memory.facts import Said
 from .model import ModelRequest
 from .price import Price
 from .rules import Rule
@@ -27,17 +28,21 @@ __all__ = [
     "Allocate",
     "Allocated",
     "Answer",
+    "AskCore",
     "Asked",
     "Assemble",
     "Built",
     "Cancel",
+    "ChangeFact",
     "CloseAccount",
     "CloseWindow",
     "Closed",
     "Consult",
+    "CoreFacts",
     "Drain",
     "Enlarge",
     "Enlarged",
+    "FactChanged",
     "FetchGrants",
     "Given",
     "GrantBack",
@@ -563,6 +568,46 @@ class Inquired(Message, frozen=True, kw_only=True):
     attempt: int
     text: str
     error: str = ""
+
+
+class ChangeFact(Message, frozen=True, kw_only=True):
+    """State a fact; or confirm a hypothesis, or drop either, by id. Once by `request`.
+
+    A promise is answered with `FactChanged` once that is durable, and fails with Misuse
+    where it is refused.
+    """
+
+    request: str
+    kind: Literal["know", "confirm", "drop"]
+    what: Said | str
+    by: str
+    promise: Promise | None = None
+    reply_to: Address | None = None
+
+
+class FactChanged(Message, frozen=True, kw_only=True):
+    """Whether it is done, and what is said of it; `fact` is the id of a new one."""
+
+    request: str
+    done: bool
+    said: str
+    fact: str = ""
+
+
+class AskCore(Message, frozen=True, kw_only=True):
+    """A task begins: ask for the core facts of its scopes, now and when they change."""
+
+    task: str
+    group: str
+    reply_to: Address
+
+
+class CoreFacts(Message, frozen=True, kw_only=True):
+    """They, as of a version of the memory's stream; or why they are too much."""
+
+    version: int
+    facts: tuple[Known, ...]
+    over: str = ""
 
 
 class Consult(Message, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .actors.agent import Agent, Plan, Step, View
 from .actors.baseline import Baseline
 from .actors.budget.account import Budget
-from .actors.builtin import anchor
+from .actors.builtin import anchor, remember
 from .actors.delegation import delegate
 from .actors.outcomes import NotSent
 from .actors.price import Price
@@ -69,6 +69,7 @@ __all__ = [
     "View",
     "anchor",
     "delegate",
+    "remember",
     "sleep",
     "tool",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from .actors.task.rows import TaskRow
 from .asking import Asking
 from .errors import Misuse, StoreRefused, TaskNotFound
 from .handle import Handle
+from .memory import Memory
 from .reading import Reading
 from .result import ENDED, STOPPED, Result, Until, ending, result_of
 from .storage.reader import Reader
@@ -234,6 +235,20 @@ class TaskCalls(Asking):
             to=names.POOL,
         )
         return refusal
+
+    # ── facts ────────────────────────────────────────────────────────────────────
+
+    @property
+    def memory(self) -> Memory:
+        """What is known beyond one task: facts by scope, key and subject."""
+
+        def read(run: Callable[[Reader], Any]) -> Any:
+            self._refuse_if_forked()
+            return self._reading.read(run)
+
+        return Memory(
+            ask=self._ask, read=read, now=self._house.now, new_id=self._house.new_id
+        )
 
     # ── approvals ────────────────────────────────────────────────────────────────
 

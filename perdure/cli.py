@@ -23,15 +23,21 @@ commands:
                 becomes another call; to reject takes an approval back
   resolve EFFECT --happened [--result JSON] | --did-not-happen
                 say whether an effect happened whose outcome is unknown
+  facts         what is known beyond one task: --scope global, group:NAME or
+                task:ID; with --history KEY all that was ever said of it
+  know KEY VALUE [--scope SCOPE] [--subject NAME] [--core]
+                keep a fact; one of another value ends
+  confirm FACT_ID
+                make a fact of what a model only supposes; drop FACT_ID ends either
   demo          a real report job that is killed and recovered
 
-ps, show, effects, log, request and spend only read: they work while a runtime runs,
-after it was killed, and on a store at rest. ID may be the beginning of an id, if no
-other task's id begins like it.
+ps, show, effects, log, request, spend and facts only read: they work while a runtime
+runs, after it was killed, and on a store at rest. ID may be the beginning of an id, if
+no other task's id begins like it.
 
-cancel, resume, extend, limit, approve, reject and resolve are kept in the store and
-applied by the runtime that has it open, else by the next one. They wait --timeout
-seconds (5) for its answer.
+cancel, resume, extend, limit, approve, reject, resolve, know, confirm and drop are
+kept in the store and applied by the runtime that has it open, else by the next one.
+They wait --timeout seconds (5) for its answer.
 
 The store is --store PATH, else PERDURE_STORE, else ./tasks.db. With --json the last
 line of stdout is one JSON value.
@@ -201,6 +207,18 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
             cli_ask.add_arguments(asking, name)
             _reading(asking)
+    for name, act, about in (
+        ("facts", _facts, "List what is known beyond one task."),
+        ("know", _change_fact, "Keep a fact; one of another value ends."),
+        ("confirm", _change_fact, "Make a fact of a hypothesis."),
+        ("drop", _change_fact, "End a fact or a hypothesis that does not hold."),
+    ):
+        knowing = command(name, act, about)
+        if words[:1] == [name]:
+            from . import cli_facts
+
+            cli_facts.add_arguments(knowing, name)
+            _reading(knowing)
     demo = command("demo", _demo, "Kill and recover a real report job.")
     if words[:1] == ["run"]:
         from . import cli_run
@@ -340,6 +358,18 @@ def _ask(arguments: argparse.Namespace) -> int:
     from . import cli_ask
 
     return cli_ask.ask(arguments)
+
+
+def _facts(arguments: argparse.Namespace) -> int:
+    from . import cli_facts
+
+    return cli_facts.show(arguments)
+
+
+def _change_fact(arguments: argparse.Namespace) -> int:
+    from . import cli_facts
+
+    return cli_facts.change(arguments)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ from .storage.records import Command
 from .views_approvals import call_instead, find_approval
 from .views_effects import check_unknown, find_effect, result_text
 
-__all__ = ["add_arguments", "ask"]
+__all__ = ["add_arguments", "add_asking", "ask", "send"]
 
 TIMEOUT = 5.0  # seconds
 LOOK_EVERY = 0.05  # seconds
@@ -77,6 +77,13 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
         for name, what in AMOUNTS:
             add(f"--{name}", metavar="N", type=_count, help=f"so many {what}{more}")
         add("--cost", metavar="AMOUNT", type=text, help=f"so much{more}, as a decimal")
+    add_asking(parser)
+    parser.set_defaults(kind=kind)
+
+
+def add_asking(parser: argparse.ArgumentParser) -> None:
+    """What all commands take that go through the inbox."""
+    add = parser.add_argument
     add("--by", metavar="NAME", type=text, default="command line", help="who says so")
     add(
         "--timeout",
@@ -85,7 +92,6 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
         default=TIMEOUT,
         help="wait so many seconds for the answer (5)",
     )
-    parser.set_defaults(kind=kind)
 
 
 def ask(arguments: argparse.Namespace) -> int:
@@ -107,16 +113,27 @@ def ask(arguments: argparse.Namespace) -> int:
             subject, body = _verdict(reader, arguments, body)
         else:
             subject = _subject(reader, kind, arguments.subject)
-        command = Command(
-            id=f"c-{secrets.token_hex(8)}",
-            kind=kind,
-            subject=subject,
-            at=time.time(),
-            body=msgspec.json.encode(body),
-        )
-        with Inbox(arguments.store) as inbox:
-            inbox.send(command)
-        answer = _answer(reader, command.id, arguments.timeout)
+        return send(arguments, reader, kind, subject, body)
+
+
+def send(
+    arguments: argparse.Namespace,
+    reader: Reader,
+    kind: str,
+    subject: str,
+    body: CommandBody,
+) -> int:
+    """Keep a command in the inbox, wait for its answer, and say it."""
+    command = Command(
+        id=f"c-{secrets.token_hex(8)}",
+        kind=kind,
+        subject=subject,
+        at=time.time(),
+        body=msgspec.json.encode(body),
+    )
+    with Inbox(arguments.store) as inbox:
+        inbox.send(command)
+    answer = _answer(reader, command.id, arguments.timeout)
     return _report(arguments, command, answer)
 
 
@@ -165,6 +182,7 @@ def _answer(reader: Reader, command: str, timeout: float) -> CommandAnswer | Non
 def _report(
     arguments: argparse.Namespace, command: Command, answer: CommandAnswer | None
 ) -> int:
+    about = command.subject or command.kind
     kept = (
         f"no answer within {arguments.timeout:g} s: the command is kept, and applied "
         "when the store is next opened"
@@ -180,11 +198,11 @@ def _report(
         }
         say_json(value)
     elif answer is None:
-        say([f"{command.subject}: {kept}"])
+        say([f"{about}: {kept}"])
     elif answer.done:
-        say([f"{command.subject}: {answer.said}"])
+        say([f"{about}: {answer.said}"])
     else:
-        complain(f"{command.subject}: {answer.said}")
+        complain(f"{about}: {answer.said}")
     if answer is None:
         return NOT_ENDED
     return DONE if answer.done else UNDONE

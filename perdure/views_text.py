@@ -17,10 +17,12 @@ import msgspec
 from .result import Result
 from .views import RecoveryLine, TaskLine, TaskSheet
 from .views_effects import EffectLine
+from .views_facts import FactLine
 from .views_spend import Estimate, Spend, SpendLine
 
 __all__ = [
     "effects_text",
+    "facts_text",
     "log_line",
     "result_text",
     "sheet_text",
@@ -55,6 +57,28 @@ def tasks_text(tasks: Sequence[TaskLine]) -> Iterator[str]:
                 _short(one.goal, GOAL),
             )
             for one in tasks
+        ),
+    )
+
+
+def facts_text(facts: Sequence[FactLine]) -> Iterator[str]:
+    """Facts and hypotheses, and how those that are over ended."""
+    if not facts:
+        yield "no facts"
+        return
+    yield from _table(
+        ("FACT", "SCOPE", "SUBJECT", "KEY", "VALUE", "STATUS", "EVIDENCE"),
+        (
+            (
+                one.id,
+                _short(one.scope, REASON),
+                _short(one.subject, REASON),
+                _short(one.key, REASON),
+                _short(_value(one.value), GOAL),
+                one.how or ("core fact" if one.core else one.status),
+                _short(one.evidence, GOAL),
+            )
+            for one in facts
         ),
     )
 

@@ -27,6 +27,7 @@ from ..protocol import (
     Cancel,
     Drain,
     Enlarged,
+    FactChanged,
     InboxChanged,
     Order,
     Pause,
@@ -156,6 +157,8 @@ class Admission(Durable[QueueState]):
                 self.commands.look()
             case Enlarged(grant=grant, refusal=refusal):
                 self.commands.enlarged(grant, refusal)
+            case FactChanged():
+                self.commands.changed(message)
             case Drain(promise=promise):
                 self._drain(promise)
             case Allocated(task=task, refusal=refusal):

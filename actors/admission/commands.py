@@ -7,7 +7,7 @@ was done. A command without an answer is taken up again by the next incarnation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -18,8 +18,18 @@ from ...storage.records import Command, Record, Row
 from ...supervision.faults import hit
 from ..budget.account import why_not_extended
 from ..events import Amounts, CommandApplied, Event, TaskSubmitted
-from ..names import POOL, TASK_ROWS
-from ..protocol import Answer, Cancel, Enlarge, Resolve, Resume, WakeAgain
+from ..memory.facts import Said
+from ..names import MEMORY, POOL, TASK_ROWS
+from ..protocol import (
+    Answer,
+    Cancel,
+    ChangeFact,
+    Enlarge,
+    FactChanged,
+    Resolve,
+    Resume,
+    WakeAgain,
+)
 from ..task.rows import ENDED, TaskRow
 
 if TYPE_CHECKING:
@@ -36,7 +46,7 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     `amounts` is for `extend` and `limit`; for `resolve` it names an attempt of an
     operation, and says whether it `happened` and what text it gave; for `approve` JSON
     `arguments`, with a `tool` or without, are the call that is to be made instead;
-    `compensate` is for `cancel`.
+    `compensate` is for `cancel`, `fact` for `know`.
     """
 
     by: str = "somebody"
@@ -49,6 +59,7 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     compensate: bool = False
     tool: str = ""
     arguments: str = ""
+    fact: Said | None = None
 
 
 class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +76,7 @@ class Commands:
         self._admission = admission
         self._seen = 0  # the place of the last command that was taken up
         self._extending: dict[str, tuple[Command, CommandBody]] = {}  # by grant
+        self._telling: dict[str, Command] = {}  # what memory is asked, by command
 
     def look(self) -> None:
         """Take up the commands that came; while the runtime closes they stay."""
@@ -134,6 +146,12 @@ class Commands:
                 self._refuse(command, "say whether it happened: true or false")
             case "cancel" | "resume" | "extend" | "limit":
                 self._with_task(command, body)
+            case "know" if body.fact is not None:
+                self._change(command, "know", body.fact, body.by)
+            case "know":
+                self._refuse(command, "say the fact: its key and its value")
+            case "confirm" | "drop" as kind:
+                self._change(command, kind, task, body.by)
             case kind:
                 self._refuse(command, f"this perdure knows no command {kind!r}")
 
@@ -222,6 +240,33 @@ class Commands:
         admission.callers.wake_again(
             WakeAgain(task=command.subject, by=body.by, command=command.id)
         )
+
+    def _change(
+        self,
+        command: Command,
+        kind: Literal["know", "confirm", "drop"],
+        what: Said | str,
+        by: str,
+    ) -> None:
+        """Have memory change a fact; the command names that, so it is done once."""
+        admission = self._admission
+        self._telling[command.id] = command
+        message = ChangeFact(
+            request=command.id,
+            kind=kind,
+            what=what,
+            by=by,
+            reply_to=admission.address,
+        )
+        memory = admission.house.address(MEMORY)
+        admission.requests.send(("fact", command.id), memory, message)
+
+    def changed(self, message: FactChanged) -> None:
+        """Memory kept, confirmed or dropped a fact, or did not."""
+        if self._admission.requests.answered(("fact", message.request)):
+            command = self._telling.pop(message.request)
+            # Not its subject: that may be a fact's, and is forgotten on demand.
+            self.apply(command.id, command.kind, "", message.done, message.said)
 
     def _refuse(self, command: Command, why: str) -> None:
         self.apply(command.id, command.kind, command.subject, False, why)

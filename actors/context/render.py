@@ -7,18 +7,22 @@ back what a model is told. Same view, same bytes.
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from ..events import Known
 from .facts import Finding, line
 from .measure import canonical
 
 __all__ = [
     "FactView",
+    "FailureView",
     "OperationView",
     "StepView",
     "TaskView",
+    "known_line",
     "moving_data",
     "render_moving",
     "render_recovery",
@@ -73,6 +77,19 @@ class OperationView(msgspec.Struct, frozen=True, kw_only=True):
     evidence: str
 
 
+class FailureView(msgspec.Struct, frozen=True, kw_only=True):
+    """What failed before in the task: a call with its arguments, or a step.
+
+    `arguments` is the beginning of their JSON text, empty for a step; `why` the newest
+    reason.
+    """
+
+    what: str
+    arguments: str
+    times: int
+    why: str
+
+
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     """What a model is told of its task.
 
@@ -80,12 +97,14 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
         goal: the user's words, verbatim.
         constraints: what must hold throughout.
         inputs: the task's parameters, plain JSON.
+        knowledge: the core facts of the task's scopes, whole.
         steps: the plan, in order, with statuses.
         current: id of the step being worked on.
         facts: confirmed by the record, oldest first.
         claims: what the model itself put in view; nobody confirmed it.
         operations: finished operations of the current step, oldest first.
         findings: what requests no longer show whole, in short, oldest first.
+        failures: what failed before and is in no note, oldest first.
         notes: decisions and failures that must stay visible, with reasons.
         adrift: the newest actions have little to do with the goal.
         uncertain: what the record cannot decide.
@@ -95,12 +114,14 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     goal: str
     constraints: tuple[str, ...] = ()
     inputs: dict[str, Any] = {}
+    knowledge: tuple[Known, ...] = ()
     steps: tuple[StepView, ...] = ()
     current: str | None = None
     facts: tuple[FactView, ...] = ()
     claims: tuple[FactView, ...] = ()
     operations: tuple[OperationView, ...] = ()
     findings: tuple[Finding, ...] = ()
+    failures: tuple[FailureView, ...] = ()
     notes: tuple[str, ...] = ()
     adrift: bool = False
     uncertain: tuple[str, ...] = ()
@@ -108,12 +129,14 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render_task_stable(view: TaskView) -> str:
-    """Return what stays the same while the task works: goal, constraints, plan."""
+    """Return what stays the same while the task works: goal, knowledge, plan."""
     parts = [_section("Goal", view.goal)]
     if view.constraints:
         parts.append(_section("Constraints", _bullets(view.constraints)))
     if view.inputs:
         parts.append(_section("Inputs", canonical(view.inputs)))
+    if view.knowledge:
+        parts.append(_section("Known", "\n".join(map(known_line, view.knowledge))))
     if view.steps:
         lines = map(_plan_line, view.steps)
         parts.append(_section("Plan", "\n".join(lines)))
@@ -137,6 +160,8 @@ def render_moving(view: TaskView, *, opens: bool = False) -> str:
         lines.append(_section("Notes", _bullets(view.notes)))
     if view.claims:
         lines.append(_section(CLAIMED, _claims(view)))
+    if view.failures:
+        lines.append(_section("Failed before", _failed(view)))
     if view.uncertain:
         lines.append(_section("Not certain", _bullets(view.uncertain)))
     if view.next:
@@ -155,11 +180,15 @@ def render_recovery(view: TaskView, kind: str = "recovery") -> str:
     goal = [view.goal]
     if view.constraints:
         goal.append(f"Constraints:\n{_bullets(view.constraints)}")
+    if view.knowledge:
+        goal.append("\n".join(["Known:", *map(known_line, view.knowledge)]))
     facts = [_progress(view)]
     if view.notes:
         facts.append(_bullets(view.notes))
     if found := _found(view):
         facts.append(f"Found before, in short:\n{found}")
+    if view.failures:
+        facts.append(f"Failed before:\n{_failed(view)}")
     facts.append("Values, with their evidence, stand in the JSON at the end.")
     action = [view.next or "Go on from the break; do not plan anew."]
     if view.claims:
@@ -177,6 +206,18 @@ def render_recovery(view: TaskView, kind: str = "recovery") -> str:
     return "\n\n".join(parts) + _fenced(data)
 
 
+def known_line(fact: Known) -> str:
+    """Return the line that shows a fact: key, value, and where it comes from (A102)."""
+    value = json.loads(fact.value)
+    if not isinstance(value, str) or not value.isprintable():
+        value = fact.value
+    about = [f"about {fact.subject}"] if fact.subject else []
+    about += [fact.evidence] if fact.evidence else []
+    if fact.until is not None:
+        about.append(f"until {datetime.fromtimestamp(fact.until, UTC):%Y-%m-%d %H:%M}Z")
+    return f"- {fact.key}: {value}" + (f" ({'; '.join(about)})" if about else "")
+
+
 def moving_data(text: str) -> dict[str, Any]:
     """Read back the JSON at the end of a moving or a recovery part.
 
@@ -191,6 +232,15 @@ def moving_data(text: str) -> dict[str, Any]:
 
 def _section(title: str, body: str) -> str:
     return f"## {title}\n{body}"
+
+
+def _failed(view: TaskView) -> str:
+    lines = []
+    for one in view.failures:
+        call = f"{one.what} {one.arguments}".rstrip()
+        times = "once" if one.times == 1 else f"{one.times} times"
+        lines.append(f"- {call}: {times}; {one.why}")
+    return "\n".join(lines)
 
 
 def _bullets(items: tuple[str, ...]) -> str:

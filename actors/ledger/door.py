@@ -20,6 +20,7 @@ from .entry import (
     caller_key,
     earlier_of,
     effect_key,
+    failed,
     failures,
     find_same,
     request_id,
@@ -152,7 +153,11 @@ class Door:
             self._make(wanted, tool, values, arguments, key, name)
 
     def _used_up(self, wanted: Perform, tool: Tool, arguments: str) -> str:
-        """Why a call that failed before is not made again, or nothing (B82)."""
+        """Why a call that failed before is not made again, or nothing (B82, A107).
+
+        A step has the retries of the tool's kind. Where the same call used them up in
+        an earlier step and never went well since, a later one has one attempt.
+        """
         ledger = self._ledger
         if tool.repeat:
             return ""
@@ -162,12 +167,14 @@ class Door:
             "generate": rules.model_retries,
             "downstream": rules.downstream_retries,
         }[tool.kind]
-        failed = failures(ledger.state, tool.name, arguments, wanted.since)
-        if failed <= limit:
+        here = failures(ledger.state, tool.name, arguments, wanted.since)
+        overall = failed(ledger.state, tool.name, arguments, wanted.since)
+        if here <= limit and not (here and overall > limit):
             return ""
+        where = "step" if here > limit else "task"
         return (
-            f"this call failed {failed} times in this step and is not made again "
-            f"({tool.kind}: {limit} retries); change it, or do without"
+            f"this call failed {max(here, overall)} times in this {where} and is not "
+            f"made again ({tool.kind}: {limit} retries); change it, or do without"
         )
 
     def _make(

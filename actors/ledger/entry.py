@@ -32,11 +32,14 @@ __all__ = [
     "caller_key",
     "earlier_of",
     "effect_key",
+    "failed",
     "failures",
     "find_same",
     "request_id",
 ]
 
+CALLS_KEPT = 64  # failed calls of the task whose failures are counted over its steps
+TIMES_KEPT = 16  # failures that are counted of one call
 KEPT = 128  # closed reads and model calls of the running step
 KEY_VERSION = 1  # of the canonical encoding below, for ever
 
@@ -105,11 +108,12 @@ def earlier_of(entry: Entry) -> Earlier:
 
 
 class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries by operation, oldest first."""
+    """Entries by operation, oldest first; failed operations of the task by call."""
 
     version: int = 0
     step: str = ""
     entries: dict[int, Entry] = msgspec.field(default_factory=dict)
+    failed: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
 
 
 def effect_key(task: str, step: str, tool: str, arguments: str, occurrence: int) -> str:
@@ -137,10 +141,26 @@ def failures(state: LedgerState, tool: str, arguments: str, op: int) -> int:
     return sum(
         entry.op >= op
         and (entry.name, entry.arguments) == (tool, arguments)
-        and entry.status == "failed"
-        and entry.by in ("run", "probe")
+        and _counts(entry)
         for entry in state.entries.values()
     )
+
+
+def failed(state: LedgerState, tool: str, arguments: str, op: int) -> int:
+    """How often this call failed in the task since it last went well (A107).
+
+    Counted are operations from `op` on, in whatever step, as `failures` counts them.
+    """
+    return sum(one >= op for one in state.failed.get(_call(tool, arguments), ()))
+
+
+def _counts(entry: Entry) -> bool:
+    return entry.status == "failed" and entry.by in ("run", "probe")
+
+
+def _call(tool: str, arguments: str) -> str:
+    text = canonical([tool, arguments])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def request_id(key: str) -> str:
@@ -177,9 +197,11 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
                 for name in EffectRegistered.__struct_fields__
             }
             entries = {**_kept(state, event.step), event.op: Entry(**fields)}
-            return LedgerState(version=version, step=event.step, entries=entries)
+            return LedgerState(
+                version=version, step=event.step, entries=entries, failed=state.failed
+            )
         case EffectRecorded():
-            return _changed(
+            changed = _changed(
                 state,
                 version,
                 event.op,
@@ -194,6 +216,7 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
                 anchors=event.anchors,
                 cut_off=state.entries[event.op].cut_off or event.by == "recovery",
             )
+            return _remembered(changed, changed.entries[event.op])
         case RestAsked(op=op, until=until):
             return _changed(state, version, op, retry_at=until)
         case EffectProbed():
@@ -209,6 +232,25 @@ def _changed(
     return msgspec.structs.replace(
         state, version=version, entries={**state.entries, op: entry}
     )
+
+
+def _remembered(state: LedgerState, entry: Entry) -> LedgerState:
+    """Count a failure of a call; one that went well starts its count anew."""
+    if entry.kind != "tool" or entry.undoes is not None:
+        return state
+    key = _call(entry.name, entry.arguments)
+    before = state.failed.get(key, ())
+    times = tuple(op for op in before if op != entry.op)
+    if _counts(entry):
+        times = (*times, entry.op)[-TIMES_KEPT:]
+    elif entry.status == "completed" and entry.by != "record":
+        times = ()
+    if times == before:
+        return state
+    others = {name: ops for name, ops in state.failed.items() if name != key}
+    if times:
+        others = dict(list(others.items())[-(CALLS_KEPT - 1) :]) | {key: times}
+    return msgspec.structs.replace(state, failed=others)
 
 
 def _kept(state: LedgerState, step: str) -> dict[int, Entry]:

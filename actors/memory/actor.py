@@ -1,18 +1,34 @@
-"""The actor of memory: answers the tools that the runtime itself carries out."""
+"""The actor of memory: what it serves, and which part of it does."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from ...storage.reader import Reader
+from ...supervision.lifecycle import Down
 from ..durable import Durable
 from ..events import Event
 from ..house import House
 from ..names import MEMORY
-from ..protocol import Inquire, Inquired
+from ..protocol import AskCore, ChangeFact, Inquire, Inquired
+from .core import Core
 from .evidence import Evidence, EvidenceRead
+from .keeper import Keeper
+from .remembering import Remembering
 from .state import MemoryState, apply
 
 __all__ = ["Memory"]
+
+
+class _Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A read that this actor waited for has ended."""
+
+    incarnation: int
+    value: Any
+    then: Callable[[Any], None]
 
 
 class Memory(Durable[MemoryState]):
@@ -22,24 +38,53 @@ class Memory(Durable[MemoryState]):
 
     def __init__(self, house: House, epoch: int) -> None:
         super().__init__(house, MEMORY, epoch, MemoryState())
+        self.core = Core(self)
         self.evidence = Evidence(self)
+        self.keeper = Keeper(self)
+        self.remembering = Remembering(self)
 
     def fold(self, state: MemoryState, event: Event) -> MemoryState:
         """Fold by the rules of memory."""
         return apply(state, event)
 
     def handle(self, message: Any) -> None:
-        """Answer what a tool of the runtime's own asks."""
+        """Answer what a tool of the runtime's own asks, keep facts, hand them on."""
         match message:
             case Inquire(tool="read_evidence"):
                 self.evidence.open(message)
             case EvidenceRead():
                 self.evidence.read(message)
+            case Inquire(tool="remember"):
+                self.remembering.asked(message)
             case Inquire():
                 self.answer(message, "", error=f"there is no tool {message.tool!r}")
+            case ChangeFact():
+                self.keeper.asked(message)
+            case AskCore():
+                self.core.asked(message)
+            case Down(name=name):
+                self.core.down(name)
+            case _Found(incarnation=incarnation, value=value, then=then):
+                if incarnation == self.incarnation:
+                    if isinstance(value, BaseException):
+                        raise value
+                    then(value)
 
     def answer(self, asked: Inquire, text: str, *, error: str = "") -> None:
-        """Tell a task's ledger what its call has brought."""
+        """Tell a ledger what its call gave."""
         asked.reply_to.tell(
             Inquired(op=asked.op, attempt=asked.attempt, text=text, error=error)
         )
+
+    def read(self, run: Callable[[Reader], Any], then: Callable[[Any], None]) -> None:
+        """Read behind all appends so far; `then` runs in a turn of this incarnation.
+
+        What `run` raises crashes this actor, whoever asked: it catches what a damaged
+        record of one task may raise.
+        """
+        address, incarnation = self.address, self.incarnation
+
+        def done(value: Any) -> None:
+            address.tell(_Found(incarnation=incarnation, value=value, then=then))
+
+        self.house.journal.read(run, done)

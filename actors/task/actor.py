@@ -20,10 +20,11 @@ from ..events import (
     TaskResumed,
 )
 from ..house import House
-from ..names import ADMISSION, TIMERS
+from ..names import ADMISSION, MEMORY, TIMERS
 from ..protocol import (
     Built,
     Closed,
+    CoreFacts,
     Order,
     Performed,
     Progressed,
@@ -42,6 +43,7 @@ from .approvals import AnswersFound, Approvals, Gated
 from .compensation import Compensation, UndoFound
 from .drifting import Drifting
 from .judge import Judged, Judging
+from .knowledge import Knowledge
 from .operations import Operations, TryAgain
 from .parting import Parting
 from .pipeline import Pipeline
@@ -77,6 +79,7 @@ class Task(Durable[TaskState]):
         self.compensation = Compensation(self)
         self.judging = Judging(self)
         self.drifting = Drifting(self)
+        self.knowledge = Knowledge(self)
         self.pipeline = Pipeline(self)
         self.parting = Parting(self)
         self.under_way: set[next_.Command] = set()
@@ -116,6 +119,7 @@ class Task(Durable[TaskState]):
             # It is about to pause for money that may have come since.
             deadline = self.step_deadline()
             self.append(TaskResumed(by=self.wake.by, deadline=deadline, anew=False))
+        self.knowledge.ask()
         begun = any(step.status != "pending" for step in state.steps)
         if not clean:
             # An admission that crashed may have missed how far this is.
@@ -166,12 +170,16 @@ class Task(Durable[TaskState]):
                 waited = self.state.ops.get(message.op)
                 if waited and waited.open and waited.attempt == message.attempt:
                     self.operations.begin(waited)
+            case CoreFacts():
+                self.knowledge.heard(message)
             case StatementReply() | Closed():
                 self.parting.books(message)
             case Order():
                 self.parting.ordered(message)
             case Up(name=name):
                 self.requests.up(name)
+                if name == MEMORY:
+                    self.knowledge.memory_is_up()
                 if name == ADMISSION:
                     self.subtasks.admission_is_up()
                     self.wake.told = min(self.wake.told, self.state.recoveries - 1)
@@ -187,6 +195,9 @@ class Task(Durable[TaskState]):
         """Carry out what is due until nothing new is."""
         if not self.pipeline.recalled or self.parting.leaving:
             return
+        if not self.knowledge.told:
+            return
+        self.knowledge.take()
         rules = self.house.baseline
         while not self.parting.leaving:
             version = self.state.version

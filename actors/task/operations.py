@@ -319,6 +319,7 @@ class Operations:
                 status=outcome.status,
                 reason=reason,
                 anchors=anchors,
+                refused=outcome.by == "door",
             ),
             *refused,
             rows=self._task.approvals.used(op),

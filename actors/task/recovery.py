@@ -17,6 +17,7 @@ from ..ledger.entry import Entry
 from ..model import ModelReply
 from ..protocol import Replied
 from ..rules import said
+from .failures import failed_before
 from .state import TaskState
 from .values import is_portable
 
@@ -127,6 +128,7 @@ def view_of(
         goal=task.goal,
         constraints=said(task.constraints, task.rules),
         inputs=task.inputs,
+        knowledge=state.knowledge,
         steps=tuple(
             StepView(
                 id=p.id,
@@ -141,6 +143,7 @@ def view_of(
         claims=tuple(one for one in anchors if one.by == MODEL),
         operations=tuple(done),
         findings=state.findings,
+        failures=failed_before(state.failures, state.notes),
         notes=state.notes,
         adrift=state.adrift,
         uncertain=tuple(f"op{op.op}#{op.attempt}" for op in _unsure(state))

@@ -26,6 +26,8 @@ from ..events import (
     DriftOver,
     EffectsVerified,
     Event,
+    KnowledgeTaken,
+    Known,
     RecoveryDeclared,
     RecoveryLoaded,
     RejectionRepeated,
@@ -47,6 +49,7 @@ from ..events import (
     Undoes,
 )
 from . import gates
+from .failures import Failure, blocked, observed, paused
 from .parts import Op, PauseState, Recovery, Shortage, StepState
 from .rest import Rest, rest_after
 
@@ -84,6 +87,8 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     anchors: dict[str, Anchor] = msgspec.field(default_factory=dict)
     acts: tuple[Act, ...] = ()  # the newest calls of tools
     adrift: bool = False  # they have little to do with the goal
+    knowledge: tuple[Known, ...] = ()  # core facts of its scopes
+    failures: dict[str, Failure] = msgspec.field(default_factory=dict)  # of all steps
     pause: PauseState | None = None
     cancelled_by: str = ""
     compensate: bool = False  # its completed effects are taken back before its end
@@ -143,14 +148,18 @@ def apply(state: TaskState, event: Event) -> TaskState:
             return change(state, answer=0, notes=_noted(state, why))
         case StepEnded():
             return _ended(state, event)
+        case KnowledgeTaken(facts=facts):
+            return change(state, knowledge=facts)
         case TaskPaused():
+            step = state.step.id if state.step else ""
             pause = PauseState(
                 reason=event.reason,
                 detail=event.detail,
                 ends_with=event.ends_with,
                 epoch=event.epoch,
             )
-            return change(state, status="paused", pause=pause)
+            failures = paused(state.failures, step, event)
+            return change(state, status="paused", pause=pause, failures=failures)
         case TaskResumed():
             return _resumed(state, event)
         case ApprovalAsked() | ApprovalExpired() | RejectionRepeated():
@@ -308,8 +317,12 @@ def _observed(state: TaskState, event: ActionObserved) -> TaskState:
     anchors = state.anchors
     if event.anchors:
         anchors = {**anchors, **event.anchors}
+    failures = state.failures
+    if isinstance(op.action, CallTool):
+        failures = observed(failures, op.action, event)
     return msgspec.structs.replace(
         state,
+        failures=failures,
         ops={**state.ops, event.op: op},
         steps=steps,
         answer=answer,
@@ -350,6 +363,7 @@ def _ended(state: TaskState, event: StepEnded) -> TaskState:
         answer=0,
         window=Window(),
         facts_until=state.next_op - 1,
+        failures=blocked(state.failures, event),
         notes=() if completed else _noted(state, f"{event.step}: {event.reason}"),
         retries=state.retries + event.again,
         progressed=state.progressed or completed,

@@ -16,6 +16,8 @@ from perdure.actors.budget.account import apply as apply_account
 from perdure.actors.budget.pool import PoolState, apply_pool
 from perdure.actors.ledger.entry import LedgerState
 from perdure.actors.ledger.entry import apply as apply_ledger
+from perdure.actors.memory.state import MemoryState
+from perdure.actors.memory.state import apply as apply_memory
 from perdure.actors.task.state import TaskState
 from perdure.actors.task.state import apply as apply_task
 from perdure.actors.windows.window import WindowsState
@@ -74,6 +76,7 @@ SERVICES = (
     names.SERVICES,
     names.POOL,
     names.WINDOWS,
+    names.MEMORY,
     names.TIMERS,
     names.ADMISSION,
     names.TASKS,
@@ -129,6 +132,7 @@ FOLDS: dict[str, tuple[type[Any], Any]] = {
     "/account": (AccountState, apply_account),
     "services/pool": (PoolState, apply_pool),
     "services/windows": (WindowsState, apply_windows),
+    "services/memory": (MemoryState, apply_memory),
     "services/admission": (QueueState, apply_queue),
 }
 

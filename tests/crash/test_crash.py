@@ -32,6 +32,7 @@ def test_the_unkilled_run_is_as_it_should_be(base: Any) -> None:
         "look": 8,
         "post": 1,
         "put": 3,
+        "remember": 1,
         "ring": 2,
         "send": 5,
         "sleep": 3,

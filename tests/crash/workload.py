@@ -2,7 +2,8 @@
 
 Each task asks a scripted model in each of two steps and uses tools of all three effect
 classes; one call waits for an approval, one is a durable timer, one of two waits for
-its slot of a limited service. The last task hands a part of its work on, makes a call
+its slot of a limited service, and one has a finding kept beside a core fact of the
+host's. The last task hands a part of its work on, makes a call
 that only a person can say the outcome of, and one whose approval comes too late once.
 One actor crashes, one approval comes through the inbox, and one more task is parked.
 
@@ -38,6 +39,7 @@ from perdure import (
     sleep,
     tool,
 )
+from perdure.actors.builtin import remember
 from perdure.actors.context.measure import canonical
 from perdure.actors.context.render import moving_data
 from perdure.actors.tool import Effect, Tool, Verdict
@@ -54,7 +56,7 @@ TASKS = {"south": "chief", "north": "ringer", "east": "worker"}
 WORK = {"gather": ("look", "put"), "deliver": ("send", "sleep", "look")}
 CALLS = {
     "worker": WORK,
-    "ringer": {**WORK, "gather": ("ring", "look", "put")},
+    "ringer": {**WORK, "gather": ("ring", "look", "remember", "put")},
     "chief": {
         "gather": ("look", "put", "unlock", "delegate"),
         "deliver": ("post", "send", "sleep", "look"),
@@ -64,6 +66,7 @@ CALLS = {
 WANTED: dict[str, dict[str, Any]] = {
     "sleep": {"seconds": 0.02},
     "delegate": {"agent": "clerk", "goal": "File it"},
+    "remember": {"key": "gather", "value": "fine"},
 }
 RINGS = ("once", "twice")  # of one reply: the second waits for its slot
 BELL = RateLimit("bell", 1, per=0.05)
@@ -122,7 +125,7 @@ def make_tools(place: Path) -> list[Tool]:
         note(request_id)
         raise ConnectionResetError("cut")
 
-    return [look, ring, put, unlock, send, post, sleep, delegate]
+    return [look, ring, put, unlock, send, post, sleep, delegate, remember]
 
 
 def sent_from(place: Path) -> list[str]:
@@ -199,6 +202,7 @@ def run(place: str, faults: tuple[Fault, ...] = (), hits: str = "") -> None:
         pool=Budget(tokens=1_000_000),
         limits=[BELL],
     ) as runtime:
+        runtime.memory.know("region", "all of it", core=True)
         tasks = [
             runtime.submit(agent, f"Care for the {name}", key=name, budget=budget)
             for name, agent in TASKS.items()

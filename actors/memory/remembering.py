@@ -15,6 +15,7 @@ import msgspec
 from ...storage.errors import Undecodable
 from ...storage.reader import Reader
 from ..events import EffectRecorded, EffectRegistered
+from ..evidence import named_op
 from ..names import ledger
 from ..protocol import FactChanged, Inquire
 from .facts import Change, Said, task_scope, value_text
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Remembering", "why_not_proven"]
 
 PAGE = 1_000  # records
-OPERATION = re.compile(r"(?:op)?(\d{1,9})(?:#\d+)?")  # op12, 12, op12#1
-PLACE = re.compile(r"(\d{1,9})\.(\d{1,4})")  # a call's id as requests have it
+PLACE = re.compile(r"([0-9]{1,9})\.([0-9]{1,4})")  # a call's id as requests have it
 OWN = ("anchor", "read_evidence", "recall", "remember")  # say again what was said
 
 
@@ -119,11 +119,9 @@ def _recorded(
     reader: Reader, task: str, evidence: str
 ) -> tuple[EffectRegistered, EffectRecorded] | None:
     """The newest attempt of an operation, and how it ended."""
-    wanted, index = 0, 0
-    if named := OPERATION.fullmatch(evidence.removeprefix(f"{task}:")):
-        wanted = int(named[1])
-    elif named := PLACE.fullmatch(evidence):
-        parent, index = int(named[1]), int(named[2])
+    wanted = named_op(evidence, task) or 0
+    if found := PLACE.fullmatch(evidence):
+        parent, index = int(found[1]), int(found[2])
         calls = sorted({one.op for one in _events(reader, task, parent=parent)})
         wanted = calls[index] if index < len(calls) else 0
     call: EffectRegistered | None = None

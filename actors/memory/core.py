@@ -55,7 +55,7 @@ class Core:
             message.reply_to.tell(
                 CoreFacts(
                     version=version,
-                    facts=() if over else tuple(map(known, holding)),
+                    facts=tuple(map(known, holding)),
                     over=over,
                 )
             )

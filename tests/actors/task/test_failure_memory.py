@@ -112,13 +112,17 @@ def test_the_memory_is_bounded_and_keeps_what_failed_last(
 
 
 def stubborn(tries: int, made: list[str], mended: list[bool]) -> Agent:
-    """In every step a model that makes the same call `tries` times, then answers."""
+    """In every step a model that makes the same call `tries` times, then answers.
+
+    The tool fails unless `mended` holds something, which one call takes out.
+    """
 
     @tool(effect="read")
     def fetch(name: str) -> str:
         """Fetch a thing."""
         made.append(name)
         if mended:
+            mended.pop()
             return "here it is"
         raise ValueError("404")
 
@@ -167,10 +171,11 @@ def test_a_later_step_is_told_what_failed_and_may_try_it_once() -> None:
 def test_a_call_that_went_well_has_all_its_retries_again() -> None:
     made: list[str] = []
     mended: list[bool] = []
-    house = House(stubborn(1, made, mended))
+    house = House(stubborn(4, made, mended))
     task = house.submit().id
-    assert house.until(lambda: len(made) == 1)
-    mended.append(True)
+    assert house.until(lambda: len(made) == 4)
+    mended.append(True)  # the first call of step two
     assert house.finish(task).status == "completed"
-    assert "## Failed before\n- fetch" in shown(house, task, 4)
-    assert "## Failed before" not in shown(house, task, 7)
+    assert len(made) == 4 + 4 + 1  # three failed since: one more, then no more
+    assert "## Failed before\n- fetch" in shown(house, task, 10)
+    assert "## Failed before" not in shown(house, task, 12)

@@ -241,10 +241,9 @@ class Operations:
     def _send(self, op: Op) -> None:
         task = self._task
         self.sent.add(op.op)
-        request = self._requests.pop(op.op, None)
+        wanted = attempt_of(task, op, self._requests.pop(op.op, None))
         to = task.house.address(ledger(task.id))
-        key = ("perform", op.op, op.attempt)
-        task.requests.send(key, to, attempt_of(self._task, op, request))
+        task.requests.send(("perform", op.op, op.attempt), to, wanted)
 
     # ── back ─────────────────────────────────────────────────────────────────────
 

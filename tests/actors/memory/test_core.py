@@ -45,7 +45,7 @@ def taken(house: House, task: str) -> list[list[Any]]:
 
 
 def test_core_facts_stand_whole_in_every_request_and_render_again() -> None:
-    # A100 A29
+    # A100 A102 A29
     house = House(job(World()))
     house.runtime.memory.know("db", "PostgreSQL", core=True, evidence="an operator")
     house.runtime.memory.know("auth", "Bearer", core=True, subject="the API")
@@ -271,7 +271,8 @@ def test_a_fact_is_kept_once_whatever_crashes_meanwhile(seed: int) -> None:
     assert len(house.runtime.memory.history("by")) == len(stated)
 
 
-def test_an_agent_that_only_knows_extended_facts_is_not_shown_them() -> None:
+def test_other_knowledge_enters_a_request_only_when_it_is_looked_up() -> None:
+    # A86
     house = House(Agent(name="agent", instructions="x", model=Scripted(plain)))
     house.runtime.memory.know("db", "PostgreSQL")
     task = house.submit().id

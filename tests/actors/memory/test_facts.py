@@ -142,6 +142,7 @@ def test_what_has_expired_takes_no_room() -> None:
     ],
 )
 def test_what_cannot_be_kept_is_named(wrong: dict[str, Any], named: str) -> None:
+    # A102
     given = {"key": "db", "value": '"x"', **wrong}
     assert named in facts.why_not_said(Said(**given))
     assert facts.why_not_said(Said(key="db", value='"x"')) == ""

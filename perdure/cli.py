@@ -207,13 +207,13 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
             cli_ask.add_arguments(asking, name)
             _reading(asking)
-    for name, act, about in (
-        ("facts", _facts, "List what is known beyond one task."),
-        ("know", _change_fact, "Keep a fact; one of another value ends."),
-        ("confirm", _change_fact, "Make a fact of a hypothesis."),
-        ("drop", _change_fact, "End a fact or a hypothesis that does not hold."),
+    for name, about in (
+        ("facts", "List what is known beyond one task."),
+        ("know", "Keep a fact; one of another value ends."),
+        ("confirm", "Make a fact of a hypothesis."),
+        ("drop", "End a fact or a hypothesis that does not hold."),
     ):
-        knowing = command(name, act, about)
+        knowing = command(name, _known, about)
         if words[:1] == [name]:
             from . import cli_facts
 
@@ -360,16 +360,10 @@ def _ask(arguments: argparse.Namespace) -> int:
     return cli_ask.ask(arguments)
 
 
-def _facts(arguments: argparse.Namespace) -> int:
+def _known(arguments: argparse.Namespace) -> int:
     from . import cli_facts
 
-    return cli_facts.show(arguments)
-
-
-def _change_fact(arguments: argparse.Namespace) -> int:
-    from . import cli_facts
-
-    return cli_facts.change(arguments)
+    return cli_facts.run(arguments)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from .memory import said_of
 from .storage.reader import Reader, open_reader
 from .views_text import facts_text
 
-__all__ = ["add_arguments", "change", "show"]
+__all__ = ["add_arguments", "run"]
 
 TASK = "task:"
 
@@ -28,6 +28,7 @@ TASK = "task:"
 def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     """What one of these commands takes, but for what all commands share."""
     add = parser.add_argument
+    parser.set_defaults(kind=kind)
     if kind in ("facts", "know"):
         add(
             "--scope",
@@ -60,11 +61,14 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     else:
         add("fact", metavar="FACT_ID", type=text, help="see perdure facts")
     add_asking(parser)
-    parser.set_defaults(kind=kind)
 
 
-def show(arguments: argparse.Namespace) -> int:
-    """List what is known, or all that was said of a key."""
+def run(arguments: argparse.Namespace) -> int:
+    """List what is known, or have a fact kept, confirmed or dropped."""
+    return _show(arguments) if arguments.kind == "facts" else _change(arguments)
+
+
+def _show(arguments: argparse.Namespace) -> int:
     with closing(open_reader(arguments.store)) as reader:
         scope = arguments.scope
         if scope is not None:
@@ -84,8 +88,7 @@ def show(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def change(arguments: argparse.Namespace) -> int:
-    """Have a fact kept, confirmed or dropped."""
+def _change(arguments: argparse.Namespace) -> int:
     kind = arguments.kind
     with closing(open_reader(arguments.store)) as reader:
         if kind != "know":

@@ -66,7 +66,7 @@ def facts_text(facts: Sequence[FactLine]) -> Iterator[str]:
     if not facts:
         yield "no facts"
         return
-    yield from _table(
+    yield from table(
         ("FACT", "SCOPE", "SUBJECT", "KEY", "VALUE", "STATUS", "EVIDENCE"),
         (
             (

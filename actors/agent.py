@@ -11,6 +11,7 @@ import msgspec
 
 from .builtin import INSIDE
 from .context.measure import canonical
+from .context.measures import counts_tokens, named
 from .errors import Misuse
 from .model import Model, ModelReply, ModelRequest, ToolSchema
 from .outcomes import NotSent
@@ -132,6 +133,14 @@ class Agent:
         max_rounds: model replies a task without a plan may take; None takes the
             baseline's 50.
         price: what the model's tokens cost; None is unknown, never zero.
+        measure: what `request_limit` counts: ``characters`` of canonical JSON;
+            ``estimate``, tokens estimated from above by script and moved towards what
+            the provider reports; ``tokens``, exactly those of ``o200k_base``, or
+            ``tokens:ENCODING`` of another encoding (extra ``tokens``). By name only:
+            a function of yours would run where the runtime's own code does.
+        request_limit: how long a request may be, schemas of the tools included. None
+            takes the baseline's 16,000 characters. With a measure of tokens it is the
+            model's window, must be given, and holds the reply as well.
 
     Raises:
         Misuse: naming the field, the value and the fix.
@@ -152,6 +161,8 @@ class Agent:
         price: Price | None = None,
         recall: bool = True,
         rules: Sequence[Rule] = (),
+        measure: str = "characters",
+        request_limit: int | None = None,
     ) -> None:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise Misuse(f"agent name {name!r}: use 1-64 letters, digits, . _ or -")
@@ -169,6 +180,8 @@ class Agent:
         self.max_rounds = max_rounds
         self.price = price
         self.rules = check_rules(rules, f"agent {name!r}")
+        self.measure = measure
+        self.request_limit = request_limit
         self.service: str = getattr(model, "service", "")
         self._check()
         self.fixed = FixedLayer(instructions=instructions, tools=self.schemas())
@@ -208,11 +221,28 @@ class Agent:
                 f"agent {self.name!r}: max_rounds={self.max_rounds!r} must be a whole "
                 "number of at least 1"
             )
-
+        self._check_request()
         if self.price is not None and not isinstance(self.price, Price):
             raise Misuse(
                 f"agent {self.name!r}: price={self.price!r} is no Price; give "
                 "Price(input='2.50', output='10'), for a million tokens each"
+            )
+
+    def _check_request(self) -> None:
+        limit = self.request_limit
+        try:
+            named(self.measure)
+        except Misuse as error:
+            raise Misuse(f"agent {self.name!r}: {error}") from error
+        if limit is None and counts_tokens(self.measure):
+            raise Misuse(
+                f"agent {self.name!r}: measure={self.measure!r} needs request_limit=, "
+                "the tokens of the model's window"
+            )
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise Misuse(
+                f"agent {self.name!r}: request_limit={limit!r} must be a whole number "
+                f"of at least 1, counted in {self.measure}"
             )
 
     def tool_of(self, name: str, *, undo: bool = False) -> Tool | None:

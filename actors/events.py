@@ -233,6 +233,10 @@ class RequestBuilt(Event, frozen=True, kw_only=True):
     is kept of the blocks that this request shrank or dropped, `bare` says that no
     finding is in it, since there was no room for any.
     `fixed` is the SHA-256 of the blob that holds instructions and tools.
+
+    The request takes `size` of `limit`, both in `measure`, whose estimate of tokens is
+    multiplied by `scale` thousandths; `room` tokens of the window beside `limit` are
+    the reply's. `characters` is the length of its canonical JSON in any case (A46).
     """
 
     op: int
@@ -249,6 +253,10 @@ class RequestBuilt(Event, frozen=True, kw_only=True):
     shrunk: int = 0
     findings: tuple[Finding, ...] = ()
     bare: bool = False
+    measure: str = "characters"
+    size: int = 0
+    room: int = 0
+    scale: int = 1_000
 
 
 class ActionObserved(Event, frozen=True, kw_only=True):
@@ -256,7 +264,8 @@ class ActionObserved(Event, frozen=True, kw_only=True):
 
     `retry` counts the attempt against the limit of its kind: one that a crash cut off
     does not count. `calls` is how many tools a model's reply asks for, `said` the words
-    of a closing turn; `refused` says that the door did not let the call out.
+    of a closing turn; `refused` says that the door did not let the call out;
+    `input_tokens` is what the provider counted, or 0.
     """
 
     op: int
@@ -269,6 +278,7 @@ class ActionObserved(Event, frozen=True, kw_only=True):
     anchors: dict[str, Anchor] = msgspec.field(default_factory=dict)
     said: str = ""
     refused: bool = False
+    input_tokens: int = 0
 
 
 class AnchorsRefused(Event, frozen=True, kw_only=True):

@@ -301,6 +301,7 @@ class Assemble(Message, frozen=True, kw_only=True):
     purpose: Literal["work", "declare", "closing"]
     window: Window
     reply_to: Address
+    scale: int = 1_000  # thousandths of the estimate of tokens
 
 
 class Built(Message, frozen=True, kw_only=True):
@@ -308,6 +309,9 @@ class Built(Message, frozen=True, kw_only=True):
 
     What this request dropped are the fates `dropped`: no earlier block is given.
     `findings` are what is kept of what it dropped or shrank; `bare`: it shows none.
+
+    It takes `size` of `limit`, both in the agent's measure, beside `room` tokens for
+    the reply; `tokens` are what its input is expected to be charged.
     """
 
     op: int
@@ -321,6 +325,11 @@ class Built(Message, frozen=True, kw_only=True):
     fates: tuple[Fate, ...] = ()
     findings: tuple[Finding, ...] = ()
     bare: bool = False
+    size: int = 0
+    limit: int = 0
+    room: int = 0
+    scale: int = 1_000
+    tokens: int = 0
 
 
 # ── task ↔ windows ───────────────────────────────────────────────────────────────

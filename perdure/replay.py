@@ -15,6 +15,7 @@ from .actors.agent import FixedLayer
 from .actors.context.blocks import Block, Fate, Layer, Window
 from .actors.context.build import request_blocks
 from .actors.context.known import Known
+from .actors.context.measures import named
 from .actors.context.render import OperationView
 from .actors.context.shrink import assemble_shrinking
 from .actors.events import (
@@ -45,7 +46,7 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """One request as the model got it; `digest` equals the one recorded.
 
     `layers` is the layer of each message; `fates` say what became of each block that
-    it could have held.
+    it could have held. It takes `size` of `limit`, both in `measure`.
     """
 
     op: int
@@ -56,6 +57,8 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[ToolSchema]
     digest: str
     characters: int
+    measure: str
+    size: int
     limit: int
     fates: tuple[Fate, ...]
 
@@ -64,7 +67,7 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     """Render the newest request of model call `op`.
 
     Raises Misuse where the task has no such request, Undecodable where what is
-    rendered is not what was sent.
+    rendered is not what was sent. A request measured in exact tokens needs the extra.
     """
     stream = whole(reader, f"task/{task}")
     record, built = _request(stream, task, op)
@@ -80,7 +83,7 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     adrift = view.adrift and not built.bare
     view = msgspec.structs.replace(view, findings=found, adrift=adrift)
     layer = _fixed(reader, built)
-    known = Known(layer.tools)
+    known = Known(layer.tools, named(built.measure, built.scale))
     fixed, stable, moving = request_blocks(
         layer.instructions, view, purpose=purpose, opens=known.opens
     )
@@ -115,7 +118,9 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
         layers=made.layers,
         tools=made.tools,
         digest=made.digest,
-        characters=made.report.after,
+        characters=made.characters,
+        measure=built.measure,
+        size=made.report.after,
         limit=built.limit,
         fates=made.fates,
     )

@@ -110,7 +110,7 @@ class Runtime(TaskCalls):
         unknown_price: Literal["refuse", "warn"] = "refuse",
     ) -> None:
         self.baseline = baseline_with(baseline, active)
-        self._agents = agents_by_name(agents)
+        self._agents = agents_by_name(agents, self.baseline)
         if pool is not None and not isinstance(pool, Budget):
             raise Misuse(f"pool={pool!r} is no Budget; give Budget(tokens=…)")
         limited = limits_by_service(limits)

@@ -9,6 +9,7 @@ import msgspec
 from .actors.agent import Agent
 from .actors.baseline import Baseline
 from .actors.budget.account import Budget
+from .actors.context.measures import counts_tokens
 from .actors.windows.limit import RateLimit
 from .errors import Misuse
 
@@ -60,8 +61,12 @@ def limits_by_service(limits: Sequence[RateLimit]) -> dict[str, RateLimit]:
     return found
 
 
-def agents_by_name(agents: Sequence[Agent]) -> dict[str, Agent]:
-    """The agents by name. Raises Misuse for what is none, and for a name used twice."""
+def agents_by_name(agents: Sequence[Agent], rules: Baseline) -> dict[str, Agent]:
+    """The agents by name.
+
+    Raises Misuse for what is none, for a name used twice, and for a window of tokens
+    that a reply fills alone.
+    """
     if isinstance(agents, Agent) or not isinstance(agents, Iterable):
         raise Misuse(f"agents={agents!r} is no list; give agents=[agent]")
     found: dict[str, Agent] = {}
@@ -74,5 +79,16 @@ def agents_by_name(agents: Sequence[Agent]) -> dict[str, Agent]:
             raise Misuse(
                 f"two agents are called {agent.name!r}: give one of them another name"
             )
+        _refuse_without_room(agent, rules)
         found[agent.name] = agent
     return found
+
+
+def _refuse_without_room(agent: Agent, rules: Baseline) -> None:
+    reply = max(rules.output_tokens, rules.closing_tokens)
+    limit = agent.request_limit
+    if limit is not None and counts_tokens(agent.measure) and limit <= reply:
+        raise Misuse(
+            f"agent {agent.name!r}: request_limit={limit} tokens leave no room beside "
+            f"a reply of {reply}; raise it, or lower the baseline's output_tokens"
+        )

@@ -33,7 +33,8 @@ class RequestSheet(msgspec.Struct, frozen=True, kw_only=True):
         op, attempt: the operation.
         purpose: ``work``, or what the model was asked besides it.
         digest: SHA-256 of its canonical JSON, as it was recorded when it was sent.
-        characters, limit: its size, and what is allowed.
+        characters: the length of that JSON.
+        measure, size, limit: what was counted, how much of it, what was allowed.
         messages, tools: the request itself.
         units: what became of each block that it could have held, and why.
     """
@@ -46,6 +47,8 @@ class RequestSheet(msgspec.Struct, frozen=True, kw_only=True):
     purpose: str
     digest: str
     characters: int
+    measure: str
+    size: int
     limit: int
     messages: list[Message]
     tools: list[ToolSchema]
@@ -83,6 +86,8 @@ def request(
         purpose=found.purpose,
         digest=found.digest,
         characters=found.characters,
+        measure=found.measure,
+        size=found.size,
         limit=found.limit,
         messages=found.messages,
         tools=found.tools,
@@ -113,7 +118,10 @@ def request_text(sheet: RequestSheet, *, why: bool) -> Iterator[str]:
         f"round {sheet.round} of {sheet.rounds} of task {sheet.task}: operation "
         f"{sheet.op}#{sheet.attempt}, {sheet.purpose}"
     )
-    yield f"{sheet.characters} of {sheet.limit} characters, {len(sheet.tools)} tools"
+    unit = sheet.measure
+    if unit != "characters":
+        unit = f"tokens ({unit}), {sheet.characters} characters"
+    yield f"{sheet.size} of {sheet.limit} {unit}, {len(sheet.tools)} tools"
     yield f"SHA-256 {sheet.digest}, as recorded"
     yield ""
     if why:

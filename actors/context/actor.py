@@ -13,6 +13,8 @@ from ..protocol import Assemble, Built
 from .build import Rules, build
 from .known import Known
 from .measure import copied
+from .measures import counts_tokens, named
+from .tally import Tally
 
 __all__ = ["Context"]
 
@@ -24,7 +26,8 @@ class Context(Actor):
         super().__init__()
         self.house = house
         self.agent = agent
-        self._known = Known(agent.fixed.tools)
+        self._known = Known(agent.fixed.tools, named(agent.measure))
+        self._tally = Tally()
 
     def receive(self, message: Any) -> None:
         """Build requests."""
@@ -34,15 +37,22 @@ class Context(Actor):
 
     def _build(self, message: Assemble) -> Built:
         rules = self.house.baseline
+        agent = self.agent
+        closing = message.purpose == "closing"
+        reply = rules.closing_tokens if closing else rules.output_tokens
+        room = reply if counts_tokens(agent.measure) else 0
+        limit = (agent.request_limit or rules.request_limit) - room
+        # A scale moves the sum of what was measured, and none of it.
+        self._known.measure = named(agent.measure, message.scale)
         try:
             fitted = build(
-                self.agent.fixed,
+                agent.fixed,
                 message.view,
                 message.scratch,
                 purpose=message.purpose,
                 window=message.window,
                 rules=Rules(
-                    limit=rules.request_limit,
+                    limit=limit,
                     low_water=rules.low_water,
                     newest=rules.newest,
                 ),
@@ -63,9 +73,7 @@ class Context(Actor):
         request = ModelRequest(
             messages=copied(made.messages),
             tools=copied(made.tools),
-            max_output_tokens=rules.closing_tokens
-            if message.purpose == "closing"
-            else rules.output_tokens,
+            max_output_tokens=reply,
             timeout=rules.model_timeout,
         )
         return Built(
@@ -75,9 +83,14 @@ class Context(Actor):
             digest=made.digest,
             window=made.window,
             blocks=made.kept,
-            characters=made.report.after,
+            characters=made.characters,
             error="",
             fates=made.fates,
             findings=fitted.findings,
             bare=fitted.bare,
+            size=made.report.after,
+            limit=limit,
+            room=room,
+            scale=message.scale,
+            tokens=self._tally.tokens(made.messages, made.tools),
         )

@@ -10,7 +10,8 @@ from typing import get_args
 from ..errors import ContextBudgetError
 from ..model import Message, ToolSchema
 from .held import Held
-from .measure import CHARACTERS, Measure, copied
+from .measure import CHARACTERS, copied
+from .measures import AnyMeasure, chosen
 from .notice import measured, notice
 from .parts import Provider
 from .references import reference
@@ -30,7 +31,7 @@ def fit_context(
     max_characters: int = MAX_CHARACTERS,
     required_task: str | None = None,
     profile: Profile = "source",
-    measure: Measure = CHARACTERS,
+    measure: AnyMeasure = CHARACTERS,
     provider: Provider | None = None,
 ) -> PreparedContext:
     """Return copies of the messages that fit, and a report; the input stays as it is.
@@ -51,7 +52,8 @@ def fit_context(
             down to `LOW_WATER`, keeps one notice with the cumulative count, or none
             where only the notice would not fit, and shortens the results of a newest
             exchange that alone does not fit to head, tail, size and digest.
-        measure: what `max_characters` counts.
+        measure: what `max_characters` counts: a name that `Agent` takes, a function
+            of one message (or of the list of tools), or a `Measure`.
         provider: what typed parts count, and how many calls a message may have;
             only under ``strict`` and ``runtime``.
 
@@ -64,7 +66,7 @@ def fit_context(
     held = Held(
         tools,
         profile=profile,
-        measure=measure,
+        measure=chosen(measure),
         provider=provider,
         required_task=required_task,
     )
@@ -94,7 +96,7 @@ class History:
         max_characters: int = MAX_CHARACTERS,
         required_task: str | None = None,
         profile: Profile = "source",
-        measure: Measure = CHARACTERS,
+        measure: AnyMeasure = CHARACTERS,
         provider: Provider | None = None,
     ) -> None:
         check_options(max_characters, profile, provider)
@@ -102,7 +104,7 @@ class History:
         self._held = Held(
             tools,
             profile=profile,
-            measure=measure,
+            measure=chosen(measure),
             provider=provider,
             required_task=required_task,
         )
@@ -158,9 +160,10 @@ def _fitted(held: Held, limit: int) -> PreparedContext:
         after, noted = held.measure.total(count, size, held.schemas), False
     if after > limit:
         raise ContextBudgetError(
-            "required task, instructions, schemas or newest exchange exceed character "
-            f"budget: {after} of {limit} with everything else left out "
-            f"(schemas alone {held.schemas}); raise the limit or shorten them"
+            "required task, instructions, schemas or newest exchange exceed "
+            f"{held.measure.name.removesuffix('s')} budget: {after} of {limit} with "
+            f"everything else left out (schemas alone {held.schemas}); raise the limit "
+            "or shorten them"
         )
     fitted = copied(messages)
     if noted:

@@ -39,6 +39,7 @@ class Assembled(msgspec.Struct, frozen=True, kw_only=True):
         fates: what became of every block that was given, in their order.
         report: measures; `dropped_*` count this cut only.
         digest: SHA-256 of the request's canonical JSON, in hex.
+        characters: the length of that, whatever the measure.
     """
 
     messages: list[Message]
@@ -49,6 +50,7 @@ class Assembled(msgspec.Struct, frozen=True, kw_only=True):
     fates: tuple[Fate, ...]
     report: BudgetReport
     digest: str
+    characters: int
 
 
 class _Room:
@@ -140,9 +142,15 @@ def assemble(
         kept=((rest[0].block.id, rest[-1].block.id),) if rest else (),
         fates=_fates(pinned, given, last, new, f"{limit} {room.measure.name}"),
         report=_report(
-            before, len(text), limit, new.omitted, shown[:cut], placed=placed
+            before,
+            room.taken(new.omitted if placed else 0),
+            limit,
+            new.omitted,
+            shown[:cut],
+            placed=placed,
         ),
         digest=hashlib.sha256(text.encode()).hexdigest(),
+        characters=len(text),
     )
 
 
@@ -262,11 +270,14 @@ def _refuse_blank(moving: Block) -> None:
 def _overflow(room: _Room, pinned: dict[str, Sequence[Sized]], limit: int) -> str:
     """Name the first part, in the order of `pinned`, that is too much."""
     measure = room.measure
-    parts = {"schemas of the tools": room.schemas + measure.total(0, 0, 0)}
+    needed = measure.total(0, 0, room.schemas)
+    parts = {"schemas of the tools": needed}
+    count = content = 0
     for name, blocks in pinned.items():
-        commas = sum(len(one.block.messages) for one in blocks)
-        parts[name] = sum(one.size for one in blocks) + commas
-    needed = sum(parts.values()) - 1
+        count += sum(len(one.block.messages) for one in blocks)
+        content += sum(one.size for one in blocks)
+        before, needed = needed, measure.total(count, content, room.schemas)
+        parts[name] = needed - before
     over = accumulate(parts.values())
     culprit = next(name for name, size in zip(parts, over, strict=True) if size > limit)
     sizes = ", ".join(f"{name} {size}" for name, size in parts.items())

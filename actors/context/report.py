@@ -16,11 +16,11 @@ Profile: TypeAlias = Literal["source", "strict", "runtime"]
 
 
 class BudgetReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Measures of one fit, in characters and messages.
+    """Measures of one fit, in the measure it was made with, and in messages.
 
     Args:
-        before, after: characters of the request as given, and as sent.
-        limit: characters allowed.
+        before, after: how long the request was as given, and as sent.
+        limit: how long it may be.
         dropped_messages: messages left out by this fit.
         dropped_turns: user turns among them.
         dropped_exchanges: tool exchanges among them.

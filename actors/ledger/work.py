@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ..agent import Agent
+from ..context.estimate import estimated_tokens
 from ..context.measure import canonical, copied
 from ..events import Amounts
 from ..executor.executor import Outcome, Work
@@ -27,14 +28,12 @@ __all__ = [
     "charged",
     "model_work",
     "probe_work",
-    "tokens",
     "tool_work",
     "usage_of",
     "used",
 ]
 
 RESULT_LIMIT = 262_144  # characters; more is cut, and the text says so
-CHARACTERS_A_TOKEN = 3  # a cautious estimate where nobody counts tokens
 
 
 class Returned(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,16 +219,16 @@ def as_text(value: Any) -> str:
 
 
 def usage_of(request: ModelRequest, reply: ModelReply) -> Usage:
-    """What a call used: as reported, or estimated from characters and marked so."""
+    """What a call used: as reported, or estimated from its text and marked so."""
     usage = reply.usage
     text = reply.content or ""
     silent = not (text or reply.tool_calls)
     if usage is not None and _sound(usage) and (usage.output_tokens or silent):
         return usage
-    written = len(text) + sum(len(call.arguments) for call in reply.tool_calls)
+    written = [text, *(call.arguments for call in reply.tool_calls)]
     return Usage(
-        input_tokens=tokens(canonical([request.messages, request.tools])),
-        output_tokens=-(-written // CHARACTERS_A_TOKEN),
+        input_tokens=estimated_tokens(canonical([request.messages, request.tools])),
+        output_tokens=sum(map(estimated_tokens, written)),
         source="estimated",
     )
 
@@ -237,11 +236,6 @@ def usage_of(request: ModelRequest, reply: ModelReply) -> Usage:
 def _sound(usage: Usage) -> bool:
     counts = (usage.input_tokens, usage.output_tokens, usage.cached_input_tokens)
     return all(type(count) is int and count >= 0 for count in counts)
-
-
-def tokens(text: str) -> int:
-    """Estimate tokens from above: a third of the bytes, so that CJK counts whole."""
-    return -(-len(text.encode("utf-8", "surrogatepass")) // CHARACTERS_A_TOKEN)
 
 
 def used(

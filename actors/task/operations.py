@@ -21,11 +21,10 @@ from ..events import (
     Amounts,
     CallModel,
     CallTool,
-    DecisionMade,
     RequestBuilt,
 )
 from ..ledger.entry import Entry
-from ..ledger.work import charged, tokens
+from ..ledger.work import charged
 from ..model import ModelReply, ModelRequest, Usage
 from ..names import account, context, effect, ledger
 from ..protocol import (
@@ -40,9 +39,11 @@ from . import closing
 from . import decide as next_
 from .anchoring import admitted
 from .attempt import attempt_of
+from .calibration import scale_of
 from .decide import StopFor
 from .limits import Limits, sample_name
 from .recovery import exchange, told, view_of
+from .replies import read_reply
 from .state import Op
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ __all__ = ["Operations", "TryAgain"]
 
 NOT_STARTED = "error: it was given up before it started"  # so nothing is recorded
 RETRY_FIRST = 1.0  # seconds before a failed model call is made again, doubled
-CALLS_LIMIT = 64  # tool calls of one reply that are carried out
 
 
 class TryAgain(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +152,7 @@ class Operations:
             purpose=action.purpose,
             window=task.state.window if action.purpose == "work" else Window(),
             reply_to=task.address,
+            scale=scale_of(task.state.seen),
         )
         to = task.house.address(context(task.id))
         task.requests.send(("assemble", op.op, op.attempt), to, message)
@@ -188,17 +189,21 @@ class Operations:
                 findings=message.findings,
                 bare=message.bare,
                 characters=message.characters,
-                limit=task.house.baseline.request_limit,
+                limit=message.limit,
                 fixed=fixed,
+                measure=task.agent.measure,
+                size=message.size,
+                room=message.room,
+                scale=message.scale,
             ),
             blobs=() if fixed == task.state.fixed else (body,),
         )
         self._scratch = [block for block in self._scratch if block.id >= window.start]
         request = message.request
         self._requests[op.op] = request
-        text = msgspec.json.encode([request.messages, request.tools]).decode()
-        wanted = tokens(text)
-        most = Usage(input_tokens=wanted, output_tokens=request.max_output_tokens)
+        most = Usage(
+            input_tokens=message.tokens, output_tokens=request.max_output_tokens
+        )
         self._reserve(op, charged(most, task.agent.price))
 
     def _reserve(self, op: Op, amounts: Amounts, share: Amounts | None = None) -> None:
@@ -332,27 +337,7 @@ class Operations:
         reply = self.hold(op.op, outcome.result)
         if action.purpose == "declare":
             reply = msgspec.structs.replace(reply, tool_calls=())
-        calls = reply.tool_calls[:CALLS_LIMIT]
-        first = task.state.next_op
-        observed = ActionObserved(
-            op=op.op, attempt=op.attempt, status="completed", calls=len(calls)
-        )
-        decided = [
-            DecisionMade(
-                op=first + place,
-                step=op.step,
-                action=CallTool(
-                    tool=call.name,
-                    arguments=call.arguments,
-                    call_id=call.id,
-                    parent=op.op,
-                    index=place,
-                ),
-                why=(reply.content or "the model called it")[:500],
-                learned="",
-            )
-            for place, call in enumerate(calls)
-        ]
+        observed, decided = read_reply(op, reply, task.state.next_op)
         task.append(observed, *decided)
         hit("task.observed", "model")
 

@@ -21,6 +21,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
     status: Literal["open", "completed", "failed", "unknown"] = "open"
     tries: int = 0  # failed attempts of a model call
+    estimated: int = 0  # input tokens of its newest request, before calibration
     doubt: bool = False  # an attempt may have run, and was made again undecided
     approval: str = ""
     asks: int = 0  # how often an approval was asked for

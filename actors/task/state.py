@@ -50,6 +50,7 @@ from ..events import (
 )
 from . import gates
 from .failures import Failure, blocked, observed, paused
+from .calibration import Seen, seen_after
 from .parts import Op, PauseState, Recovery, Shortage, StepState
 from .rest import Rest, rest_after
 
@@ -103,6 +104,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     anew: int = 0  # failures of earlier operations are forgiven
     outcome: TaskClosing | None = None
     fixed: str = ""  # the layer that the newest request began with
+    seen: Seen = Seen()  # what its provider counts for the estimate of tokens
 
     @property
     def step(self) -> StepState | None:
@@ -137,7 +139,8 @@ def apply(state: TaskState, event: Event) -> TaskState:
                 start=event.window, omitted=event.omitted, shrunk=event.shrunk
             )
             findings = merged(state.findings, event.findings, room_for(event.limit))
-            return change(state, window=window, fixed=event.fixed, findings=findings)
+            state = change(state, window=window, fixed=event.fixed, findings=findings)
+            return _estimated(state, event)
         case ActionObserved():
             return _observed(state, event)
         case AnchorsRefused(refused=refused):
@@ -328,9 +331,22 @@ def _observed(state: TaskState, event: ActionObserved) -> TaskState:
         answer=answer,
         notes=notes,
         anchors=anchors,
+        seen=seen_after(
+            state.seen, estimated=op.estimated, reported=event.input_tokens
+        ),
         progressed=state.progressed or not (aside or event.again),
         news=state.news or not (aside or event.again),
     )
+
+
+def _estimated(state: TaskState, event: RequestBuilt) -> TaskState:
+    """Keep what the estimate of the request was, until its provider says better."""
+    if event.measure != "estimate":
+        return state
+    op = msgspec.structs.replace(
+        state.ops[event.op], estimated=event.size * 1_000 // event.scale
+    )
+    return msgspec.structs.replace(state, ops={**state.ops, event.op: op})
 
 
 def _undone(state: TaskState, event: ActionObserved) -> TaskState:

@@ -251,9 +251,9 @@ def test_a_closing_turn_whose_request_does_not_fit_is_left_out() -> None:
 
 def test_where_the_floor_is_too_small_the_task_pauses_without_words() -> None:
     model = Speaker()
-    model.usage = Usage(input_tokens=400, output_tokens=2_500)
+    model.usage = Usage(input_tokens=400, output_tokens=2_900)
     house = house_of(model)
-    task = house.submit(budget=Budget(tokens=3_000)).id  # a hundred are left
+    task = house.submit(budget=Budget(tokens=3_400)).id  # a hundred are left
     result = house.finish(task)
     assert (result.status, result.reason) == ("paused", "budget")
     (turn,) = closings(house, task)

@@ -23,6 +23,7 @@ from perdure.actors.budget.estimates import (
     usual,
 )
 from perdure.actors.budget.pool import PoolState, apply_pool
+from perdure.actors.context.tally import Tally
 from perdure.actors.events import (
     EffectRecorded,
     EstimatesLearned,
@@ -303,8 +304,8 @@ class Counted:
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         self.output_limits.append(request.max_output_tokens)
-        text = msgspec.json.encode([request.messages, request.tools])
-        usage = Usage(input_tokens=-(-len(text) // 3) * 600 // 1000, output_tokens=9)
+        expected = Tally().tokens(request.messages, request.tools)
+        usage = Usage(input_tokens=expected * 600 // 1000, output_tokens=9)
         return ModelReply(content='"done"', usage=usage)
 
 

@@ -109,16 +109,16 @@ def test_usage_that_is_not_given_is_estimated_and_marked(
 ) -> None:
     endpoint.answers({"role": "assistant", "content": "x" * 800}, **usage)  # K32
     found = ask(endpoint.url).usage
-    assert found == Usage(input_tokens=15, output_tokens=201, source="estimated")
+    assert found == Usage(input_tokens=30, output_tokens=524, source="estimated")
 
 
 @pytest.mark.parametrize(
     ("usage", "read", "written"),
     [
-        ({"prompt_tokens": 9}, 9, 201),
-        ({"prompt_tokens": 9, "completion_tokens": 0}, 9, 201),
-        ({"completion_tokens": 150}, 15, 150),
-        ({"prompt_tokens": 0, "completion_tokens": 150}, 15, 150),
+        ({"prompt_tokens": 9}, 9, 524),
+        ({"prompt_tokens": 9, "completion_tokens": 0}, 9, 524),
+        ({"completion_tokens": 150}, 30, 150),
+        ({"prompt_tokens": 0, "completion_tokens": 150}, 30, 150),
     ],
     ids=repr,
 )

@@ -112,7 +112,7 @@ def test_a_limit_of_cost_stops_retries_that_are_charged_by_estimate(
 ) -> None:
     broken(endpoint)
     house = house_of(endpoint)
-    result = house.run(budget=Budget(cost="0.05"))  # two attempts are estimated at less
+    result = house.run(budget=Budget(cost="0.06"))  # two attempts are estimated at less
     assert (result.status, result.reason) == ("paused", "budget")
     assert len(endpoint.requests) == 2
     assert unbalanced(house.store) == []

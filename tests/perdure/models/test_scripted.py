@@ -29,16 +29,16 @@ def test_a_reply_is_what_the_function_makes_of_the_request() -> None:
     assert (reply.content, reply.model) == ("2 + 2?", "scripted")
 
 
-def test_usage_is_a_quarter_of_the_characters_and_marked() -> None:
+def test_usage_that_the_function_leaves_out_is_estimated_and_marked() -> None:
     usage = answer(ModelReply(content="x" * 800)).usage
-    assert usage == Usage(input_tokens=15, output_tokens=201, source="estimated")
+    assert usage == Usage(input_tokens=30, output_tokens=524, source="estimated")
 
 
 def test_calls_count_as_output() -> None:
     reply = ModelReply(tool_calls=(ToolCall(id="1", name="f", arguments="x" * 800),))
     usage = answer(reply).usage
     assert usage is not None
-    assert usage.output_tokens == 211
+    assert usage.output_tokens == 544
 
 
 def test_figures_of_the_function_are_kept() -> None:

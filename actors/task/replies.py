@@ -1,0 +1,48 @@
+"""What a model's reply becomes: an observation, and a decision for each call."""
+
+from __future__ import annotations
+
+from ..events import ActionObserved, CallTool, DecisionMade
+from ..model import ModelReply
+from .state import Op
+
+__all__ = ["read_reply"]
+
+CALLS_LIMIT = 64  # tool calls of one reply that are carried out
+
+
+def read_reply(
+    op: Op, reply: ModelReply, first: int
+) -> tuple[ActionObserved, list[DecisionMade]]:
+    """Return the events of a completed model call; its calls are numbered from `first`.
+
+    The provider's count of its input goes on record: estimates are calibrated by it.
+    """
+    calls = reply.tool_calls[:CALLS_LIMIT]
+    usage = reply.usage
+    observed = ActionObserved(
+        op=op.op,
+        attempt=op.attempt,
+        status="completed",
+        calls=len(calls),
+        input_tokens=0
+        if usage is None or usage.source != "reported"
+        else usage.input_tokens,
+    )
+    decided = [
+        DecisionMade(
+            op=first + place,
+            step=op.step,
+            action=CallTool(
+                tool=call.name,
+                arguments=call.arguments,
+                call_id=call.id,
+                parent=op.op,
+                index=place,
+            ),
+            why=(reply.content or "the model called it")[:500],
+            learned="",
+        )
+        for place, call in enumerate(calls)
+    ]
+    return observed, decided

@@ -20,9 +20,12 @@ def read_evidence(id: str, start: int = 0, end: int | None = None) -> str:  # no
 
 
 @tool(effect="read")
-def recall(query: str) -> str:
-    """Search what was done and found so far; words or a few characters."""
-    raise _inside("recall", query)
+def recall(query: str, tool: str = "", step: str = "", outcome: str = "") -> str:
+    """Search all that was done and found so far, by words; the filters are optional.
+
+    outcome: completed, failed or unknown. Each hit names its evidence id.
+    """
+    raise _inside("recall", query, tool, step, outcome)
 
 
 Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=ANCHOR_NAME)]

@@ -15,6 +15,7 @@ from .baseline import Baseline
 from .budget.account import Budget
 from .events import Event
 from .executor.executor import Executor
+from .memory.library import Library
 from .windows.limit import RateLimit
 from .withdrawn import Withdrawn
 
@@ -28,6 +29,7 @@ class House:
         system: names, mailboxes, the log of the supervision room.
         codec: the events of `actors.events`.
         executor: where user code runs; it outlives every actor.
+        library: searches the record, off the actors; it outlives them too.
         agents: by name.
         baseline: the defaults in force.
         pool: the limits shared by all tasks.
@@ -45,6 +47,7 @@ class House:
         system: System,
         codec: Codec,
         executor: Executor,
+        library: Library,
         agents: Mapping[str, Agent],
         baseline: Baseline,
         pool: Budget,
@@ -58,6 +61,7 @@ class House:
         self.system = system
         self.codec = codec
         self.executor = executor
+        self.library = library
         self.agents = dict(agents)
         self.baseline = baseline
         self.pool = pool

@@ -7,6 +7,7 @@ from .actors.baseline import Baseline
 from .actors.budget.account import Budget
 from .actors.builtin import anchor, remember
 from .actors.delegation import delegate
+from .actors.memory.vectors import Vectors
 from .actors.outcomes import NotSent
 from .actors.price import Price
 from .actors.rules import Rule
@@ -66,6 +67,7 @@ __all__ = [
     "Tool",
     "ToolContext",
     "UseAsync",
+    "Vectors",
     "View",
     "anchor",
     "delegate",

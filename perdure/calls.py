@@ -24,11 +24,11 @@ from .actors.protocol import (
     WakeAgain,
 )
 from .actors.task.rows import TaskRow
-from .asking import Asking
 from .errors import Misuse, StoreRefused, TaskNotFound
 from .handle import Handle
 from .memory import Memory
 from .reading import Reading
+from .recalling import Recalling
 from .result import ENDED, STOPPED, Result, Until, ending, result_of
 from .storage.reader import Reader
 from .supervision.promise import Promise
@@ -46,7 +46,7 @@ LONGEST = 2_000  # characters of who answers an approval, and why
 CANCELLED = ENDED | {"parked"}  # where a cancelled task ends, or can get no further
 
 
-class TaskCalls(Asking):
+class TaskCalls(Recalling):
     """The half of a `Runtime` that answers callers, on any thread or loop."""
 
     _agents: Mapping[str, Agent]

@@ -9,6 +9,8 @@ commands:
   request ID    what the model was shown: the newest request of a task, or that of
                 --round N, rendered again from the log; --why says of each unit why
                 it was kept, shrunk or dropped, --layers sorts it by layer as JSON
+  recall QUERY  what tasks did and found, searched by words: --task, --step, --tool,
+                --outcome, --since, --until, --limit
   spend [ID]    what one task or all used: --by tool, model, step or day
   run MODULE:AGENT --goal TEXT
                 give an agent a task and run it to its next stop
@@ -31,9 +33,9 @@ commands:
                 make a fact of what a model only supposes; drop FACT_ID ends either
   demo          a real report job that is killed and recovered
 
-ps, show, effects, log, request, spend and facts only read: they work while a runtime
-runs, after it was killed, and on a store at rest. ID may be the beginning of an id, if
-no other task's id begins like it.
+ps, show, effects, log, request, recall, spend and facts only read: they work while a
+runtime runs, after it was killed, and on a store at rest. ID may be the beginning of
+an id, if no other task's id begins like it.
 
 cancel, resume, extend, limit, approve, reject, resolve, know, confirm and drop are
 kept in the store and applied by the runtime that has it open, else by the next one.
@@ -187,6 +189,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         "--layers", action="store_true", help="its messages by layer, as JSON"
     )
     _reading(shown)
+    recall = command("recall", _recall, "Search what tasks did and found.")
+    if words[:1] == ["recall"]:
+        from . import cli_recall
+
+        cli_recall.add_arguments(recall)
+        _reading(recall)
     spend = command("spend", _spend, "Show what one task, or all of them, used.")
     spend.add_argument("task", metavar="ID", type=text, nargs="?", help="a task")
     spend.add_argument("--by", choices=GROUPS, help="what to sum up by")
@@ -364,6 +372,12 @@ def _known(arguments: argparse.Namespace) -> int:
     from . import cli_facts
 
     return cli_facts.run(arguments)
+
+
+def _recall(arguments: argparse.Namespace) -> int:
+    from . import cli_recall
+
+    return cli_recall.recall(arguments)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

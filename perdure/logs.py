@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from .actors.errors import Misuse
+from .actors.memory.library import INDEX
 from .events import DOMAIN
 from .logfile import FileSink
 from .storage.listeners import EVENTS as WARNED
@@ -33,7 +34,7 @@ __all__ = [
     "read_log",
 ]
 
-STORE_ENDS = ("-wal", "-shm", ".lock")
+STORE_ENDS = ("-wal", "-shm", ".lock", INDEX, f"{INDEX}-wal", f"{INDEX}-shm")
 COMMON = ("at", "seq")  # any event may carry them; a domain event carries both
 
 FRONT: dict[str, tuple[str, ...]] = {
@@ -45,6 +46,10 @@ FRONT: dict[str, tuple[str, ...]] = {
     "price.unknown": ("agent", "model", "said"),
     # An event loop took no turns for 5 s: whose calls blocked it, how many ran on it.
     "loop.abandoned": ("names", "running"),
+    # The index of the record was damaged, or of another log; it is made again.
+    "recall.rebuilt": ("reason",),
+    # The host's embedding made no vectors: words alone decided.
+    "recall.vectors_failed": ("error",),
     # A record that this build does not know, of a newer one.
     "record.unknown": ("task", "epoch", "type"),
     # `close` did not wait any longer for the operations that still run.
@@ -74,6 +79,8 @@ WARNINGS = frozenset(
         "message.unexpected",
         "price.unknown",
         "queue.parked",
+        "recall.rebuilt",
+        "recall.vectors_failed",
         "record.unknown",
         "recovery.began",
         "runtime.drain_incomplete",

@@ -22,6 +22,7 @@ from .actors.events import EVENTS
 from .actors.executor.executor import Executor
 from .actors.executor.loop import Loop
 from .actors.house import House
+from .actors.memory.vectors import Vectors
 from .actors.protocol import Drain, Submit
 from .actors.rules import Rule
 from .actors.submission import make_submission
@@ -38,6 +39,7 @@ from .errors import (
 from .handle import Handle
 from .logs import check_log, open_sink
 from .reading import Reading
+from .recalling import check_vectors, library_of
 from .storage.backend import Backend
 from .storage.codec import Codec
 from .storage.errors import StorageError, StoreLocked
@@ -85,6 +87,7 @@ class Runtime(TaskCalls):
             is resumed.
         baseline: the defaults in force.
         dispatcher: what actors run on; tests give a simulated one.
+        recall: a `Vectors`, which has `recall` search by meaning as well as by words.
         unknown_price: what a limit of cost does to a task whose agent has no price:
             ``refuse`` it, or ``warn`` in the log and leave its cost unlimited.
 
@@ -107,6 +110,7 @@ class Runtime(TaskCalls):
         resume: bool = True,
         baseline: Baseline | None = None,
         dispatcher: Dispatcher | None = None,
+        recall: Vectors | None = None,
         unknown_price: Literal["refuse", "warn"] = "refuse",
     ) -> None:
         self.baseline = baseline_with(baseline, active)
@@ -119,6 +123,7 @@ class Runtime(TaskCalls):
         if not isinstance(store, str | os.PathLike | Backend):
             raise Misuse(f"store={store!r} is no path; name the store's file")
         check_log(log, store)
+        check_vectors(recall)
         self._store = store
         self._own_dispatcher = dispatcher is None
         self._dispatcher: Dispatcher = dispatcher or PoolDispatcher()
@@ -150,10 +155,14 @@ class Runtime(TaskCalls):
             loop=Loop() if self._own_dispatcher else None,
             log=self._log,
         )
+        self._library = library_of(
+            store, self._dispatcher, self._executor, self._open_reader, recall
+        )
         self._house = House(
             system=self._system,
             codec=self._codec,
             executor=self._executor,
+            library=self._library,
             agents=self._agents,
             baseline=self.baseline,
             pool=pool or Budget(),
@@ -368,6 +377,7 @@ class Runtime(TaskCalls):
         self._system.join(names.ROOT, self.baseline.shutdown_timeout)
         over = RuntimeClosed()
         self._reading.close(over)
+        self._library.close(self.baseline.shutdown_timeout)
         try:
             self._house.journal.close(self.baseline.shutdown_timeout)
         except StorageError as error:  # it rests as a kill leaves it

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from .actors.memory.searching import Hit
 from .result import Result
 from .views import RecoveryLine, TaskLine, TaskSheet
 from .views_effects import EffectLine
@@ -23,6 +24,7 @@ from .views_spend import Estimate, Spend, SpendLine
 __all__ = [
     "effects_text",
     "facts_text",
+    "hit_lines",
     "log_line",
     "result_text",
     "sheet_text",
@@ -296,6 +298,18 @@ def _recovery(one: RecoveryLine) -> str:
     if one.declared_by:
         parts.append(f"declared by {one.declared_by}")
     return "; ".join(parts)
+
+
+def hit_lines(hits: Sequence[Hit]) -> Iterator[str]:
+    """What a search of the record found, two lines each."""
+    if not hits:
+        yield "nothing found"
+    for hit in hits:
+        about = hit.evidence and f"{hit.task}:{hit.evidence[2:]}"
+        step = f"step {hit.step}" if hit.step else ""
+        head = (about or hit.task, hit.tool or hit.kind, hit.outcome, step)
+        yield "  ".join((*map(_tame, filter(None, head)), _time(hit.at)))
+        yield f"    {_tame(hit.snippet)}"
 
 
 def _books(sheet: TaskSheet) -> Iterator[str]:

@@ -18,6 +18,7 @@ from .core import Core
 from .evidence import Evidence, EvidenceRead
 from .keeper import Keeper
 from .remembering import Remembering
+from .recollection import Recollection
 from .state import MemoryState, apply
 
 __all__ = ["Memory"]
@@ -42,6 +43,7 @@ class Memory(Durable[MemoryState]):
         self.evidence = Evidence(self)
         self.keeper = Keeper(self)
         self.remembering = Remembering(self)
+        self.recollection = Recollection(self)
 
     def fold(self, state: MemoryState, event: Event) -> MemoryState:
         """Fold by the rules of memory."""
@@ -56,6 +58,8 @@ class Memory(Durable[MemoryState]):
                 self.evidence.read(message)
             case Inquire(tool="remember"):
                 self.remembering.asked(message)
+            case Inquire(tool="recall"):
+                self.recollection.answer(message)
             case Inquire():
                 self.answer(message, "", error=f"there is no tool {message.tool!r}")
             case ChangeFact():

@@ -23,6 +23,7 @@ from .index import Index, IndexBroken, remove
 from .record import Decode, answer, belongs, take_page
 from .searching import Hit, Question
 from .vectors import BATCH, EMBEDDED, Vectors, nearest, unit_vectors
+from .words import wanted
 
 __all__ = ["INDEX", "Library"]
 
@@ -178,7 +179,8 @@ class Library:
             return []
         if not job.embedding and take_page(index, reader, self._decode):
             return None
-        if self._vectors is not None and self._embeds(job, job.asked, self._vectors):
+        vectors = self._vectors if wanted(job.asked.query) else None
+        if vectors is not None and self._embeds(job, job.asked, vectors):
             return None
         ranking = None if job.aim is None else _by(job.aim)
         return answer(index, reader, job.asked, ranking)

@@ -38,8 +38,9 @@ class Recalling(Asking):
 
         Found is what holds all words of the query, or else any of them: words, parts
         of identifiers, numbers, and any two Chinese or Japanese characters in a row. A
-        query without a word finds the newest. The first search makes the index of a
-        store, some 5 s for 10,000 operations; later ones only add what is new.
+        query without a word finds the newest. The first search makes the index of the
+        store (3 s of CPU and 10 MB for 10,000 calls with 500 characters each, on one
+        core); later ones only add what is new.
 
         Args:
             query: words; nothing in it is syntax.
@@ -82,7 +83,8 @@ class Recalling(Asking):
 def search(reader: Reader, query: str, **filters: Any) -> list[Hit]:
     """`Runtime.recall` for a process that only reads: with an index of its own.
 
-    That stands in a temporary file, and is gone with the answer. Raises Misuse.
+    That is made in a temporary file from all that is searched, one task or the whole
+    log, and is gone with the answer. Raises Misuse.
     """
     asked = _question(query, filters)
     with closing(Index(None)) as index:

@@ -199,7 +199,7 @@ class Index:
             if self._full_text:
                 self._db.execute(
                     "INSERT INTO terms (rowid, words) VALUES (?, ?)",
-                    (place.seq, " ".join(words(episode.text))),
+                    (place.seq, _words(episode.tool, episode.text)),
                 )
 
     # ── searching ────────────────────────────────────────────────────────────────
@@ -255,10 +255,10 @@ class Index:
     ) -> list[int]:
         """Without FTS5: the rank is how many of the words a text holds."""
         where, values = _filters(asked)
-        sql = f"SELECT e.id, e.text FROM episodes AS e WHERE {where}"  # noqa: S608 - as above
+        sql = f"SELECT e.id, e.tool, e.text FROM episodes AS e WHERE {where}"  # noqa: S608 - as above
         found = []
-        for id_, text in self._db.execute(sql, values):
-            held = set(words(text))
+        for id_, tool, text in self._db.execute(sql, values):
+            held = set(_words(tool, text).split(" "))
             count = sum(holds(held, word) for word in query)
             if count == len(query) or (count and not every):
                 found.append((-count, -id_))
@@ -326,14 +326,13 @@ class Index:
     def _drop(self, ids: Iterable[int]) -> None:
         for id_ in ids:
             if self._full_text:
-                sql = "SELECT text FROM episodes WHERE id = ?"
-                text = self._db.execute(sql, (id_,)).get
-                if text is None:
-                    continue
-                self._db.execute(
-                    "INSERT INTO terms (terms, rowid, words) VALUES ('delete', ?, ?)",
-                    (id_, " ".join(words(text))),
-                )
+                sql = "SELECT tool, text FROM episodes WHERE id = ?"
+                for tool, text in self._all(sql, id_):  # FTS5 wants its words again
+                    self._db.execute(
+                        "INSERT INTO terms (terms, rowid, words) "
+                        "VALUES ('delete', ?, ?)",
+                        (id_, _words(tool, text)),
+                    )
             self._db.execute("DELETE FROM vectors WHERE id = ?", (id_,))
             self._db.execute("DELETE FROM episodes WHERE id = ?", (id_,))
 
@@ -344,6 +343,11 @@ def _errors() -> Iterator[None]:
         yield
     except (apsw.Error, OSError) as error:
         raise IndexBroken(f"{type(error).__name__}: {error}") from error
+
+
+def _words(tool: Any, text: Any) -> str:
+    """What an episode is found by: its tool's name, and its text."""
+    return " ".join((*words(tool), *words(text)))
 
 
 def _filters(asked: Question) -> tuple[str, list[Any]]:

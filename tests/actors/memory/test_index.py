@@ -308,6 +308,12 @@ def test_an_outcome_that_was_unknown_is_replaced_when_it_is_known(book: Book) ->
     assert hit.outcome == "completed"
 
 
+def test_a_call_is_found_by_the_name_of_its_tool(book: Book) -> None:
+    book.call(3, "x", tool="send_mail")
+    book.call(4, "x", tool="look")
+    assert book.ops("mail") == ["op3"]
+
+
 def test_json_is_read_as_words(book: Book) -> None:
     book.call(3, '{"note": "first\\nsecond", "\\u90e8\\u7f72": [1, true]}')
     assert book.ops("second") == ["op3"]

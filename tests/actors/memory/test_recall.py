@@ -15,6 +15,7 @@ from perdure.actors.memory.recollection import told
 from perdure.actors.memory.searching import Hit, Question
 from perdure.errors import Misuse, StoreRefused
 from perdure.models import Scripted
+from perdure.recalling import search
 from perdure.replay import render_again
 from perdure.storage.memory import MemoryReader
 from tests.actors.runs import sound
@@ -125,6 +126,9 @@ def test_a_parent_finds_what_its_sub_task_did_and_not_the_reverse() -> None:
     (of_parent,) = recalled(house, task.id)
     below = f"{task.id}.4"
     assert f"op2 of {below}, note, completed" in of_parent.result
+    reader = MemoryReader(house.store, lambda *_: None)
+    assert [hit.task for hit in search(reader, "itgc", task=task.id)] == [below]
+    assert search(reader, "itgc", task=below)[0].task == below
     (of_child,) = recalled(house, below)
     assert of_child.result.startswith("Nothing in the record of this task")
 
@@ -192,7 +196,9 @@ def test_nobody_waits_for_a_search_but_who_asked() -> None:
     task = house.submit()
     assert house.until(lambda: bool(kept))
     assert house.run("other").status == "completed"
+    house.sim.run_for(300.0)  # the call is asked for again meanwhile
     assert task.status == "running"
+    assert len(kept) == 1
     kept[0]()
     assert house.finish(task.id).status == "completed"
 

@@ -172,6 +172,23 @@ def test_vectors_survive_in_no_index_that_was_spoilt(tmp_path: Path) -> None:
     assert embed.calls == [2, 2]
 
 
+def test_an_index_that_breaks_under_an_embedding_is_made_again(tmp_path: Path) -> None:
+    book = Book()
+    for op in range(1, 4):
+        book.call(op, f"note{op}")
+    calls: list[int] = []
+
+    def breaking(texts: list[str]) -> list[list[float]]:
+        calls.append(len(texts))
+        if len(calls) == 1:
+            searcher.library._index.close()  # type: ignore[union-attr]
+        return trigrams(texts)
+
+    searcher = Searcher(tmp_path / "i", book, vectors=Vectors(breaking))
+    assert searcher.ops("note3")[0] == "op3"
+    assert calls == [4, 4]
+
+
 def test_the_nearest_come_first_and_the_newest_on_ties() -> None:
     one, other, far = unit_vectors([[1, 0], [1, 1], [-1, 0]], 3)
     vectors = [(1, one), (2, far), (3, other), (4, one), (5, array("f", [1.0]))]

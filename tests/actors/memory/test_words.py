@@ -81,7 +81,8 @@ def test_a_query_is_bounded() -> None:
 
 
 def test_a_snippet_shows_where_most_of_the_words_stand() -> None:
-    text = "alpha " + "filler " * 100 + "alpha and omega " + "filler " * 100
+    filler = "filler " * 100
+    text = f"alpha {filler} alpha and omega {filler} omega {filler}"
     shown = snippet(text, wanted("alpha omega"))
     assert "alpha and omega" in shown
     assert shown.startswith("…")

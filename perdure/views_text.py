@@ -308,8 +308,8 @@ def hit_lines(hits: Sequence[Hit]) -> Iterator[str]:
         about = hit.evidence and f"{hit.task}:{hit.evidence[2:]}"
         step = f"step {hit.step}" if hit.step else ""
         head = (about or hit.task, hit.tool or hit.kind, hit.outcome, step)
-        yield "  ".join((*map(_tame, filter(None, head)), _time(hit.at)))
-        yield f"    {_tame(hit.snippet)}"
+        yield "  ".join((*map(tame, filter(None, head)), _time(hit.at)))
+        yield f"    {tame(hit.snippet)}"
 
 
 def _books(sheet: TaskSheet) -> Iterator[str]:

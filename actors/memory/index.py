@@ -306,19 +306,26 @@ class Index:
 
     # ── letting go ───────────────────────────────────────────────────────────────
 
-    def drop(self, ids: Iterable[int]) -> None:
-        """Drop episodes whose records are not in the log any more."""
-        with _errors(), self._db:
-            self._drop(ids)
+    def places(self, task: str) -> list[Place]:
+        """Where the episodes of one task stand; not those of its sub-tasks."""
+        sql = "SELECT id, checksum, at FROM episodes WHERE task = ?"
+        with _errors():
+            return [
+                Place(seq=id_, checksum=checksum, task=task, at=at)
+                for id_, checksum, at in self._all(sql, task)
+            ]
+
+    def drop(self, places: Iterable[Place]) -> None:
+        """Drop episodes, and their bytes in the file."""
+        with _errors():
+            with self._db:
+                self._drop(place.seq for place in places)
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def forget(self, task: str) -> None:
         """Drop all of one task (not of its sub-tasks), and its bytes in the file."""
-        with _errors():
-            with self._db:
-                mine = "SELECT id FROM episodes WHERE task = ?"
-                self._drop(id_ for (id_,) in self._all(mine, task))
-                self._db.execute("DELETE FROM calls WHERE task = ?", (task,))
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self.end_calls(task)
+        self.drop(self.places(task))
 
     def _all(self, sql: str, *values: apsw.SQLiteValue) -> list[tuple[Any, ...]]:
         return self._db.execute(sql, values).fetchall()

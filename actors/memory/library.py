@@ -168,6 +168,8 @@ class Library:
         if self._reader is None:
             self._reader = self._open_reader()
         if self._index is None:
+            if job.asked is None and not (self._path and self._path.exists()):
+                return []  # nothing is there to be forgotten
             self._index = Index(self._path)
         index, reader = self._index, self._reader
         if not job.begun:

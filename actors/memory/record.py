@@ -6,7 +6,7 @@ record is not there any more, or is another one, is none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from ...storage.errors import Undecodable
 from ...storage.reader import Reader
@@ -131,28 +131,30 @@ def answer(
             ranking = index.search(asked, wide), list(nearest(index, asked, wide))
             ids = merged(*ranking)[: asked.limit]
         rows = index.rows(ids)
-        gone = _gone(reader, rows)
+        places = [row.place for row in rows]
+        gone = _gone(reader, places)
         if not gone:
             return [_hit(row, snippet(row.episode.text, query)) for row in rows]
         _let_go(index, reader, gone)
 
 
-def _gone(reader: Reader, rows: Iterable[Row]) -> list[Row]:
-    rows = list(rows)
-    found = _fetched(reader, [row.place.seq for row in rows])
-    return [
-        row
-        for row in rows
-        if row.place.seq not in found
-        or found[row.place.seq].checksum != row.place.checksum
-    ]
+def _gone(reader: Reader, places: Sequence[Place]) -> list[Place]:
+    gone: list[Place] = []
+    for start in range(0, len(places), PAGE):
+        some = places[start : start + PAGE]
+        found = _fetched(reader, [place.seq for place in some])
+        gone += (
+            place
+            for place in some
+            if place.seq not in found or found[place.seq].checksum != place.checksum
+        )
+    return gone
 
 
-def _let_go(index: Index, reader: Reader, gone: Sequence[Row]) -> None:
-    for task in {row.place.task for row in gone}:
-        if not any(map(reader.head, reader.streams(f"task/{task}"))):
-            index.forget(task)
-    index.drop(row.place.seq for row in gone)
+def _let_go(index: Index, reader: Reader, gone: Sequence[Place]) -> None:
+    """Drop all of these tasks that is not in the log any more, with its bytes."""
+    for task in {place.task for place in gone}:
+        index.drop(_gone(reader, index.places(task)))
 
 
 def _hit(row: Row, text: str) -> Hit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from perdure.actors.executor.executor import Executor
@@ -14,6 +15,7 @@ from perdure.actors.memory.searching import Hit, Question
 from perdure.actors.memory.vectors import Vectors
 from perdure.storage.errors import StoreFailed
 from perdure.storage.memory import MemoryReader
+from perdure.storage.records import Record, record_checksum
 from perdure.supervision import SimulatedDispatcher
 from tests.actors.memory.test_index import Book
 from tests.actors.world import Log, decode
@@ -245,3 +247,39 @@ def test_an_index_without_a_file_leaves_none() -> None:
     assert searcher.ops("note1") == ["op1"]
     searcher.library.close(1.0)
     assert Index(None).mark.seq == 0
+
+
+def written(record: Record, kind: str, body: bytes) -> Record:
+    """The record as another one in its place."""
+    new = msgspec.structs.replace(record, type=kind, body=body)
+    fields = (new.seq, new.stream, new.version, kind, new.schema_version, new.codec)
+    owner = (new.at, new.epoch, new.incarnation)
+    checksum = record_checksum(*fields, *owner, body)
+    return msgspec.structs.replace(new, checksum=checksum)
+
+
+def test_a_redacted_task_is_no_more_shown_than_an_erased_one(tmp_path: Path) -> None:
+    book = filled(300)
+    path = tmp_path / "i"
+    searcher = Searcher(path, book)
+    assert searcher.ops("note7") == ["op7"]
+    book.call(1, "alpha kept", task="u")
+    searcher.ops("kept")
+    for place, record in enumerate(book.store.log[:-1]):  # the first records stay
+        book.store.log[place] = written(record, "TaskErased", b"{}")
+    del book.store.log[10:-2]
+    said = searcher.said("note7 kept")
+    assert not isinstance(said, str)
+    assert [hit.task for hit in said] == ["u"]
+    searcher.library.close(1.0)
+    assert b"note2" not in path.read_bytes()
+
+
+def test_forgetting_makes_no_index_where_there_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "i"
+    searcher = Searcher(path, filled())
+    done: list[object] = []
+    searcher.library.forget("t", done.append)
+    searcher.sim.run(lambda: bool(done))
+    assert done == [[]]
+    assert not path.exists()

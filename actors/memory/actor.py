@@ -17,8 +17,8 @@ from ..protocol import AskCore, ChangeFact, Inquire, Inquired
 from .core import Core
 from .evidence import Evidence, EvidenceRead
 from .keeper import Keeper
-from .remembering import Remembering
 from .recollection import Recollection
+from .remembering import Remembering
 from .state import MemoryState, apply
 
 __all__ = ["Memory"]

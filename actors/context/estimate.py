@@ -3,6 +3,15 @@
 No tokenizer and no split at spaces (A45): Chinese and Japanese have none. Letters count
 by the words they make, digits one by one, punctuation by its runs, and everything that
 is not ASCII by what a character of its script takes at most in usual text.
+
+Measured against the larger of o200k_base and cl100k_base (bpe-openai 0.1.4), on 2,900
+texts of 1,000 to 2,000 characters in the JSON of a message: never below in English,
+code, JSON, numbers, hex, base64, Chinese, Japanese, Korean, Cyrillic, Greek, Arabic,
+Hebrew, Indic and other scripts, emoji and symbols. Below in one of nine texts of other
+languages in Latin letters (by 25 % at most), in one of four shell and vim scripts (14
+%), and in random letters (33 %) and random rare Han, Hangul and kana (44 %). The median
+is 1.3 times o200k_base in English and code, 1.7 in JSON, 1.6 in Chinese and Japanese,
+1.7 in Korean, and up to 4.7 in scripts that cl100k_base spells byte by byte.
 """
 
 from __future__ import annotations

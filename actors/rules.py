@@ -33,7 +33,7 @@ ENTRIES = 32  # of a rule
 LONGEST = 200  # characters of an entry, a tool's name or a path
 SAYS = 500  # characters
 SHOWN = 80  # characters of a value that a model is told of
-UNSEEN = re.compile(  # what no reader sees, beside the format characters of Unicode
+UNSEEN = re.compile(  # what no reader sees, beside what is not printable anyway
     "[\u0300-\u036f\u115f\u1160\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0]"
 )
 
@@ -249,7 +249,6 @@ def _plain(text: str) -> str:
     if not text.isascii():
         text = UNSEEN.sub("", unicodedata.normalize("NFKD", text))
         text = unicodedata.normalize("NFKC", text)
-        text = "".join(one for one in text if unicodedata.category(one) != "Cf")
     if not text.isprintable():
         text = "".join(one for one in text if one.isprintable() or one.isspace())
     return " ".join(text.casefold().split())

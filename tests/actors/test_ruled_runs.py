@@ -81,7 +81,7 @@ def test_the_model_reads_a_rule_among_the_constraints_and_what_broke_it(
     rules = {place: [RULE]}
     agent = Site().agent(model=Scripted(reply), rules=rules.get("agent", ()))
     house = House(agent)
-    house.run(constraints=["only today", SAYS], rules=rules.get("submit", ()))
+    house.run(constraints=["only today"], rules=rules.get("submit", ()))
     stable = requests[0].messages[1]["content"]
     assert f"## Constraints\n- only today\n- {SAYS}\n\n" in stable
     assert requests[1].messages[-2]["content"] == f"error: {WHY}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure import Agent, Misuse, Rule, anchor, delegate, sleep, tool
 from perdure.actors.builtin import recall
-from perdure.actors.rules import refusal
+from perdure.actors.rules import refusal, said
 from perdure.testing import in_turn
 
 SAYS = "do not touch production"
@@ -144,6 +144,11 @@ def test_what_is_allowed_is_exact(env: Any, passes: bool) -> None:
     allow = ("staging", "/srv/out/*", "*.test")
     rule = Rule(says=SAYS, argument="env", allow=allow)
     assert (refused(rule, env=env) == "") is passes
+
+
+def test_what_a_rule_says_is_said_once() -> None:
+    rules = [PRODUCTION, Rule(says="be kind", forbid=("x",))]
+    assert said(["only today", SAYS], rules) == ("only today", SAYS, "be kind")
 
 
 def test_each_item_of_a_list_must_be_allowed() -> None:

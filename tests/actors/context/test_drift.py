@@ -295,7 +295,8 @@ DRIFTING: dict[str, float] = {
         acts(("查天气", {"城市": "上海"}), ("查天气", {"城市": "北京"}), times=3),
     ),
     "ja goal, travel": score(
-        KYOTO, acts(("検索", {"語": "東京駅から温泉への行き方"}), times=6)
+        KYOTO,
+        acts(("検索", {"語": "東京駅から温泉への行き方を調べてください"}), times=6),
     ),
     "en goal, coffee": score(LATE, acts(ESPRESSO, times=6)),
     "en goal, five of six": score(

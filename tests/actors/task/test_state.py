@@ -103,7 +103,9 @@ def test_anchors_stay_until_the_end_and_notes_are_bounded() -> None:
     state = fold(*RUNNING, ask(1), observed(1, calls=1), call(2, 1))
     kept = {"id": Anchor(value="E42", evidence=2, by="tool f")}
     state = fold_on(state, observed(2, anchors=kept), ended("a"), started("b"))
-    assert state.anchors == kept
+    more = {"name": Anchor(value="x", evidence=4, by="model")}
+    later = fold_on(state, ask(3, step="b"), call(4, 3), observed(4, anchors=more))
+    assert later.anchors == {**kept, **more}
     for op in range(3, 23):
         refused = AnswerRefused(op=op, step="b", why=f"why {op}")
         state = fold_on(state, ask(op, step="b"), observed(op), refused)

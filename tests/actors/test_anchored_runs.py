@@ -89,6 +89,25 @@ def test_a_value_of_round_one_is_in_view_when_all_its_history_slid_out() -> None
     assert (fact["evidence"], fact["by"]) == ("op2", "schema of open_table")
 
 
+def test_goal_and_findings_stand_at_the_ends_of_a_request_and_results_between() -> None:
+    # A16 B8
+    pages = Pages()
+    house = pages.house(4_000)
+    goal, rule = "Read the sales table", "only this month"
+    task = house.submit(goal=goal, constraints=[rule])
+    assert house.finish(task.id).status == "completed"
+    first = pages.requests[0]
+    for request in pages.requests[1:]:
+        system, stable, *between, last = request.messages
+        assert (system, stable) == tuple(first.messages[:2])
+        assert request.tools == first.tools
+        assert goal in stable["content"] and rule in stable["content"]
+        assert "table_id" in kept(request), "in the last message"
+        assert last["role"] == "user"
+        shown = {one["role"] for one in between if "omitted" not in str(one)}
+        assert shown == {"assistant", "tool"}
+
+
 @pytest.mark.parametrize("place", [3, 6, 9])
 def test_anchors_outlive_a_kill_and_the_same_request_is_rendered_again(
     place: int,

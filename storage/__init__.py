@@ -1,6 +1,7 @@
 """An event store: one ordered log of many streams, with snapshots and rows."""
 
 from .codec import Codec
+from .erasure import Erasure, Redaction
 from .inbox import Inbox
 from .journal import Health, Journal
 from .memory import MemoryBackend, MemoryStore
@@ -12,6 +13,7 @@ __all__ = [
     "Codec",
     "Command",
     "Draft",
+    "Erasure",
     "Health",
     "Inbox",
     "Journal",
@@ -21,6 +23,7 @@ __all__ = [
     "MemoryStore",
     "Reader",
     "Record",
+    "Redaction",
     "Row",
     "Snapshot",
     "SqliteBackend",

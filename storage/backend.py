@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from .base_reader import Reader
+from .erasure import Erasure
 from .records import Record, Row, Snapshot
 
 __all__ = ["Backend", "Batch", "Opening", "Warn"]
@@ -27,12 +28,16 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """What one transaction writes. `upto` is the last seq it accounts for."""
+    """What one transaction writes. `upto` is the last seq it accounts for.
+
+    An `erasure` comes first, before what stands beside it is written.
+    """
 
     records: Sequence[Record]
     rows: Sequence[Row]  # the last one of each (space, key) only
     blobs: Mapping[str, bytes]  # by digest
     upto: int
+    erasure: Erasure | None = None
 
 
 @runtime_checkable
@@ -67,6 +72,14 @@ class Backend(Protocol):
 
     def rollback(self) -> None:
         """Undo what `write` began."""
+        ...
+
+    def scrub(self) -> None:
+        """See that no byte is left of what a flushed erasure took out.
+
+        Raises `StoreTrouble` where some may be left yet, because somebody still reads
+        what was there before; `tidy` goes on with it then, and so does the next `open`.
+        """
         ...
 
     def write_snapshots(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:

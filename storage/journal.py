@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from .appends import Changes, admit, measure
 from .backend import Backend
+from .background import Background, Step
 from .base_reader import Reader
+from .erasure import Erasure
 from .errors import Fenced, Rejected, StorageError, StoreFailed
 from .leases import Leases
 from .listeners import Listeners
@@ -20,27 +23,14 @@ from .records import Lease, Record, Snapshot
 from .watch import InboxWatch
 from .writer import Writer
 
-__all__ = ["MAX_BODY", "Background", "Health", "Journal"]
+__all__ = ["MAX_BODY", "Health", "Journal"]
 
 MAX_BODY = 1024 * 1024  # bytes of one record or row
 MAX_SNAPSHOT = 16 * 1024 * 1024  # bytes
 CLOSE_TIMEOUT = 5.0  # seconds
 
 T = TypeVar("T")
-Step: TypeAlias = Callable[[], bool]
 State: TypeAlias = Literal["open", "closing", "failed", "closed"]
-
-
-class Background(Protocol):
-    """A step that runs on a thread of its own."""
-
-    def wake(self) -> None:
-        """Run the step until it returns False, soon and not on this thread."""
-        ...
-
-    def stop(self, timeout: float) -> object:
-        """Let the running step finish, then end; wait `timeout` seconds at most."""
-        ...
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,11 +110,13 @@ class Journal:
             wake=self._writer_thread.wake,
         )
 
-    def append(self, changes: Changes) -> list[Record]:
+    def append(self, changes: Changes, erasure: Erasure | None = None) -> list[Record]:
         """Take the next places in the log for these drafts, all of them or none.
 
         The records are not durable yet: see `when_durable`. One call is never split
-        over two transactions, nor left out in part.
+        over two transactions, nor left out in part. An `erasure` is done with it, just
+        before; when the records are durable, the bytes of what it took out are gone,
+        or go when a reader that still sees them ends.
 
         Raises:
             Rejected: too big, or not the stream's next version; surely not written.
@@ -142,11 +134,18 @@ class Journal:
                 self._refuse_unless_open()
                 first, at = self._pending.last_seq + 1, float(self._time())
                 entry = admit(changes, self._leases, first, at, rows, blobs)
+                if erasure is not None:
+                    entry = msgspec.structs.replace(entry, erasure=erasure)
+                    self._leases.erase(erasure.families)
+                    self._pending.drop_snapshots(erasure)
                 self._pending.add(entry)
         except StoreFailed as error:
             self._fail(error)
             raise
         try:
+            if erasure is not None:
+                erased = partial(self._erased, erasure.families)
+                self.when_durable(entry.records[-1].seq, erased)
             self._hit("journal.append.after", subject)
         finally:
             self._writer_thread.wake()
@@ -377,6 +376,10 @@ class Journal:
         for read in reads:
             self._listeners.each([read.done], gone)
         return clean
+
+    def _erased(self, families: Sequence[str]) -> None:
+        with self._lock:
+            self._leases.erased(families)
 
     def _perform(self, read: PendingRead) -> object:
         try:

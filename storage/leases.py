@@ -5,7 +5,7 @@ Plain bookkeeping without a lock; the journal calls it under its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .errors import Fenced
 from .records import Head, Lease, in_family
@@ -60,13 +60,15 @@ class Leases:
         self._streams: dict[str, StreamState] = {}
         self._epochs: dict[str, int] = {}
         self._under: dict[str, set[str]] = {}  # the known streams of each family
+        self._erasing: list[str] = []  # families; the disk still tells of them
 
     def acquire(self, stream: str, epoch: int) -> Lease:
         """Give out the stream's next incarnation; older leases are stale from now on.
 
         Raises:
-            Fenced: the stream or its family has a higher epoch.
+            Fenced: the stream or its family has a higher epoch, or is being erased.
         """
+        self._refuse_erased(stream)
         state = self._state(stream)
         newest = max(state.epoch, self._family_epoch(state))
         if epoch < newest:
@@ -108,8 +110,9 @@ class Leases:
         """Make every smaller epoch of the family stale.
 
         Raises:
-            Fenced: the family has a higher epoch already.
+            Fenced: the family has a higher epoch already, or is being erased.
         """
+        self._refuse_erased(family)
         current = self._epoch_of(family)
         if epoch < current:
             raise Fenced(family, f"epoch {epoch} was asked for, {current} is current")
@@ -139,9 +142,29 @@ class Leases:
             if self._epochs.get(one, 0) <= told:
                 self._epochs.pop(one, None)
 
+    def erase(self, families: Sequence[str]) -> None:
+        """Fence everybody from families that are queued to go."""
+        for family in families:
+            for stream in list(self._under.get(family, ())):
+                state = self._streams.pop(stream)
+                for one in state.families:
+                    self._under[one].discard(stream)
+            for one in [one for one in self._epochs if in_family(one, family)]:
+                del self._epochs[one]
+        self._erasing += families
+
+    def erased(self, families: Sequence[str]) -> None:
+        """They are gone from the disk, which tells of them again."""
+        for family in families:
+            self._erasing.remove(family)
+
     def take_back(self, stream: str, version: int) -> None:
         """Set a stream's head back, its later records having been left out."""
         self._streams[stream].version = version
+
+    def _refuse_erased(self, stream: str) -> None:
+        if any(in_family(stream, family) for family in self._erasing):
+            raise Fenced(stream, "it is being erased")
 
     def _state(self, stream: str) -> StreamState:
         state = self._streams.get(stream)

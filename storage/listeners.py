@@ -12,6 +12,8 @@ __all__ = ["EVENTS", "Listeners"]
 
 EVENTS: dict[str, tuple[str, ...]] = {
     "journal.callback_failed": ("callback", "error", "traceback"),
+    # Somebody still reads what was erased: its bytes go when he has ended.
+    "journal.erasure_waits": ("detail",),
     "journal.resumed": ("retries",),
     "journal.trouble": ("kind", "detail", "retry_in"),  # retry_in in seconds
     "snapshot.not_written": ("stream", "version", "reason"),

@@ -11,6 +11,7 @@ import msgspec
 
 from .backend import Batch, Opening, Warn
 from .base_reader import Reader
+from .erasure import ERASED, Erasure, digests_in, redacted
 from .errors import Fenced, StoreLocked
 from .inbox import ANSWERS, check_command, sent_before
 from .records import Command, Head, Record, Row, Snapshot, in_family, snapshot_checksum
@@ -62,6 +63,8 @@ class MemoryStore:
 
     def keep(self, batch: Batch) -> None:
         """Make one batch durable; called under the lock."""
+        if batch.erasure is not None:
+            self._erase(batch.erasure)
         self.blobs.update(batch.blobs)
         for row in batch.rows:
             space = self.rows.setdefault(row.space, {})
@@ -72,6 +75,32 @@ class MemoryStore:
         for record in batch.records:
             self.log.append(record)
             self.streams.setdefault(record.stream, []).append(record)
+
+    def _erase(self, erasure: Erasure) -> None:
+        others = {one.seq: one for one in erasure.redactions}
+        log = [
+            redacted(one, others[one.seq]) if one.seq in others else one
+            for one in self.log
+            if one.seq in others or not erasure.covers(one.stream)
+        ]
+        self.log = log
+        self.streams = {}
+        for record in log:
+            self.streams.setdefault(record.stream, []).append(record)
+        for kept in (self.snapshots, self.flushed_snapshots):
+            for stream in [one for one in kept if erasure.touches(one)]:
+                del kept[stream]
+        used = digests_in(one.body for one in log if one.seq > erasure.searched)
+        for digest in set(erasure.blobs) - used:
+            self.blobs.pop(digest, None)
+        answers = self.rows.get(ANSWERS, {})
+        for place, command in enumerate(self.inbox):
+            if command.subject in erasure.subjects and command.id != erasure.but:
+                self.inbox[place] = msgspec.structs.replace(
+                    command, kind=ERASED, subject="", body=b"{}"
+                )
+                if command.id in answers:
+                    answers[command.id] = erasure.answer
 
 
 class MemoryBackend:
@@ -122,6 +151,9 @@ class MemoryBackend:
     def rollback(self) -> None:
         """Forget the written batch."""
         self._written = None
+
+    def scrub(self) -> None:
+        """Do nothing: what was erased is nowhere."""
 
     def write_snapshots(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
         """Show the snapshots now, keep them with the next flush."""

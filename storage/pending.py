@@ -14,6 +14,7 @@ import msgspec
 
 from .backend import Batch
 from .base_reader import Reader
+from .erasure import Erasure
 from .records import Record, Row, Snapshot, in_family
 
 __all__ = ["Entry", "Pending", "PendingRead"]
@@ -25,6 +26,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     records: Sequence[Record]
     rows: Sequence[Row]
     blobs: Mapping[str, bytes]
+    erasure: Erasure | None = None
 
 
 class PendingRead(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +63,10 @@ class Pending:
         self.last_seq += len(entry.records)
 
     def take(self) -> Batch | None:
-        """Return everything queued as one batch, None where nothing is."""
+        """Return what is queued as one batch, None where nothing is.
+
+        An erasure is a batch of its own: rows before it are not written after it.
+        """
         if not self._queue:
             if self.backlog == 0:
                 self.durable_seq = self.last_seq
@@ -69,17 +74,24 @@ class Pending:
         records: list[Record] = []
         rows: dict[tuple[str, str], Row] = {}
         blobs: dict[str, bytes] = {}
-        for entry in self._queue:
+        erasure = self._queue[0].erasure
+        while self._queue:
+            if self._queue[0].erasure is not None and records:
+                break
+            entry = self._queue.popleft()
             records.extend(entry.records)
             blobs.update(entry.blobs)
             for row in entry.rows:
                 rows[row.space, row.key] = row
-        self._queue.clear()
+            if erasure is not None:
+                break
+        following = self._queue[0].records[0].seq - 1 if self._queue else self.last_seq
         return Batch(
             records=records,
             rows=list(rows.values()),
             blobs=blobs,
-            upto=self.last_seq,
+            upto=following,
+            erasure=erasure,
         )
 
     def leave_out(self, family: str, epoch: int) -> list[Record]:
@@ -95,7 +107,7 @@ class Pending:
         while self._queue:
             entry = self._queue.pop()
             streams = {record.stream for record in entry.records}
-            fenced = all(
+            fenced = entry.erasure is None and all(
                 record.epoch < epoch and in_family(record.stream, family)
                 for record in entry.records
             )
@@ -151,6 +163,11 @@ class Pending:
     def keep_snapshot(self, snapshot: Snapshot) -> None:
         """Queue a snapshot; a newer one of the same stream takes its place."""
         self._snapshots[snapshot.stream] = snapshot
+
+    def drop_snapshots(self, erasure: Erasure) -> None:
+        """Drop the queued snapshots that may hold what goes."""
+        for stream in [one for one in self._snapshots if erasure.touches(one)]:
+            del self._snapshots[stream]
 
     def ready_snapshots(self) -> list[Snapshot]:
         """Take the snapshots whose records are flushed."""

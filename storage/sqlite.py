@@ -20,6 +20,7 @@ from .base_reader import Reader
 from .errors import CannotOpen, Fenced, StoreFailed, StoreTrouble
 from .posix import OwnerLock, forget_cached
 from .records import Snapshot, snapshot_checksum
+from .sqlite_erase import erase, finish, is_scrub_due, rebuild
 from .sqlite_file import (
     BUSY_TIMEOUT,
     cannot_open,
@@ -78,6 +79,8 @@ class SqliteBackend:
         self._fresh: list[tuple[str, str, int]] = []
         self._wal_pages = 0  # since the last checkpoint
         self._wal_used = False  # whether its file is longer than nothing
+        self._scrub_due = False  # whether erased bytes may be left
+        self._rebuilt = False  # whether they are in the WAL's past only
 
     @property
     def path(self) -> str:
@@ -136,12 +139,19 @@ class SqliteBackend:
                     "UPDATE owner SET epoch = epoch + 1 RETURNING epoch"
                 ).get
             last = connection.execute("SELECT max(seq) FROM records").get
+            self._scrub_due = is_scrub_due(connection)
+        if self._scrub_due:  # the process that erased it has died
+            self._scrub_again()
         return Opening(runtime_epoch=self._epoch, last_seq=last or 0)
 
     def write(self, batch: Batch) -> None:
         """Begin a transaction, check the runtime's epoch in it, write the batch."""
         with errors_of(self.path):
             self._begin()
+            if batch.erasure is not None:
+                self._names["streams"].clear()
+                self._rebuilt = False
+                erase(self._db, batch.erasure)
             self._insert(
                 "records",
                 [
@@ -185,6 +195,19 @@ class SqliteBackend:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
+    def scrub(self) -> None:
+        """Rebuild the file without what a flushed erasure took out; see the protocol.
+
+        Readers in other processes go on meanwhile; who writes commands waits.
+        """
+        self._scrub_due = True
+        with errors_of(self.path):
+            if not self._rebuilt:
+                rebuild(self._db)
+                self._rebuilt = True  # not again: a WAL that is read would grow by it
+            finish(self._db)
+        self._scrub_due = False
+
     def write_snapshots(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
         """Store snapshots, the newest two a stream; return those not written.
 
@@ -226,7 +249,9 @@ class SqliteBackend:
         When idle, copy whatever it holds and cut it to nothing. Returns whether it
         holds something.
         """
-        if idle:
+        if idle and self._scrub_due:
+            self._scrub_again()
+        elif idle:
             self._empty_wal()
         elif self._wal_pages >= WAL_PAGES:
             self._wal_pages = 0
@@ -235,7 +260,7 @@ class SqliteBackend:
                     self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             except StoreTrouble:
                 pass  # the WAL stays long a little longer, and nothing is lost
-        return self._wal_used
+        return self._wal_used or self._scrub_due
 
     def close(self) -> None:
         """Bring the file to its resting form and give it up."""
@@ -346,6 +371,15 @@ class SqliteBackend:
         self._wal_pages = pages
         self._wal_used = True
         return apsw.SQLITE_OK
+
+    def _scrub_again(self) -> None:
+        self._db.set_busy_timeout(0)  # whoever reads just now goes first
+        try:
+            self.scrub()
+        except StoreTrouble:
+            pass  # it is tried again when idle
+        finally:
+            self._db.set_busy_timeout(BUSY_TIMEOUT)
 
     def _empty_wal(self) -> None:
         connection = self._db

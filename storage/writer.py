@@ -93,6 +93,8 @@ class Writer:
             self._retry_later(trouble)
             return False
         self._hit("journal.flush.after", subject)
+        if batch.erasure is not None:
+            self._scrub()
         self._hit("journal.ack.before", subject)
         self._listeners.each(self._listeners.flushed, batch.records)
         with self._lock:
@@ -104,6 +106,13 @@ class Writer:
             self._listeners.warn("journal.resumed", {"retries": retries})
         self._listeners.each(due)
         return True
+
+    def _scrub(self) -> None:
+        """Before the acknowledgement: who is told finds no byte of it any more."""
+        try:
+            self._backend.scrub()
+        except StoreTrouble as trouble:
+            self._listeners.warn("journal.erasure_waits", {"detail": str(trouble)})
 
     def _retry_later(self, trouble: StoreTrouble) -> None:
         with self._lock:

@@ -15,6 +15,7 @@ from perdure.storage.memory import MemoryBackend, MemoryStore
 from perdure.storage.records import Command, snapshot_checksum
 from perdure.storage.sqlite import SqliteBackend
 from tests.storage.contract import AppendContract
+from tests.storage.contract_erase import EraseContract
 from tests.storage.contract_forget import ForgetContract
 from tests.storage.contract_inbox import InboxContract
 from tests.storage.contract_reading import ReadContract
@@ -113,7 +114,9 @@ class MemoryWorld:
                     kept[place] = (moved, snapshot_checksum(moved))
 
 
-class TestSqliteJournal(AppendContract, ForgetContract, ReadContract, InboxContract):
+class TestSqliteJournal(
+    AppendContract, EraseContract, ForgetContract, ReadContract, InboxContract
+):
     @pytest.fixture
     def world(self, tmp_path: Path) -> Iterator[SqliteWorld]:
         world = SqliteWorld(tmp_path / "tasks.db")
@@ -121,7 +124,9 @@ class TestSqliteJournal(AppendContract, ForgetContract, ReadContract, InboxContr
         world.close()
 
 
-class TestMemoryJournal(AppendContract, ForgetContract, ReadContract, InboxContract):
+class TestMemoryJournal(
+    AppendContract, EraseContract, ForgetContract, ReadContract, InboxContract
+):
     @pytest.fixture
     def world(self) -> MemoryWorld:
         return MemoryWorld()

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from ..storage.erasure import Erasure
 from ..storage.reader import Reader
 from ..storage.records import Draft, Lease, Loaded, Row, Snapshot
 from ..supervision.actor import Actor
@@ -130,11 +131,13 @@ class Durable(Actor, Generic[S]):
         rows: Sequence[Row] = (),
         blobs: Sequence[bytes] = (),
         also: Sequence[tuple[Lease, Sequence[Draft]]] = (),
+        erasure: Erasure | None = None,
     ) -> int:
         """Append events to the stream and apply them; return the last `seq`.
 
         `rows` and `blobs` are written with the last event, `also` in the same
-        transaction. Raises Rejected or Fenced, with nothing written or applied.
+        transaction, and an `erasure` before them in it. Raises Rejected or Fenced, with
+        nothing written or applied.
         """
         assert self._lease is not None
         version: int = getattr(self.state, "version")  # noqa: B009 - every state has one
@@ -146,7 +149,7 @@ class Durable(Actor, Generic[S]):
             drafts[-1] = msgspec.structs.replace(
                 drafts[-1], rows=tuple(rows), blobs=tuple(blobs)
             )
-        records = self.house.journal.append([(self._lease, drafts), *also])
+        records = self.house.journal.append([(self._lease, drafts), *also], erasure)
         hit(f"{self.label}.append.after", type(events[-1]).__name__)
         for record in records[: len(events)]:
             # Not the events as they were handed in: what is applied is what a later

@@ -893,6 +893,18 @@ class TaskLeft(Event, frozen=True, kw_only=True):
     status: str
 
 
+class TaskErased(Event, frozen=True, kw_only=True):
+    """Somebody had an ended task erased, and its sub-tasks, at second `erased_at`.
+
+    Of each task this is also the one record that is left in its own stream.
+    """
+
+    task: str
+    by: str
+    erased_at: float
+    subtasks: tuple[str, ...] = ()
+
+
 EVENTS: tuple[type[Event], ...] = (
     TaskSubmitted,
     StepStarted,
@@ -958,6 +970,7 @@ EVENTS: tuple[type[Event], ...] = (
     TaskLeft,
     QueueReopened,
     ProgressSeen,
+    TaskErased,
 )
 
 

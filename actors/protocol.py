@@ -42,6 +42,7 @@ __all__ = [
     "Drain",
     "Enlarge",
     "Enlarged",
+    "Erase",
     "FactChanged",
     "FetchGrants",
     "Given",
@@ -148,6 +149,14 @@ class Resolve(Asked, frozen=True, kw_only=True):
     attempt: int
     happened: bool
     result: str = ""
+
+
+class Erase(Asked, frozen=True, kw_only=True):
+    """Take a task that has ended out of the store for good, with its sub-tasks.
+
+    Answered with True once it is gone, with False where it was before; fails with
+    Misuse where it has not ended, or is a sub-task.
+    """
 
 
 class Remind(Message, frozen=True, kw_only=True):

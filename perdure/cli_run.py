@@ -37,6 +37,7 @@ CODES = {
     "completed": DONE,
     "failed": UNDONE,
     "cancelled": UNDONE,
+    "erased": UNDONE,
     "paused": NOT_ENDED,
     "parked": NOT_ENDED,
 }

@@ -76,6 +76,7 @@ NAMES: dict[str, str] = {
     "TaskLeft": "queue.left",
     "QueueReopened": "queue.reopened",
     "ProgressSeen": "queue.progressed",
+    "TaskErased": "task.erased",
 }
 
 # Every record's event also says its task ("" for shared streams) and epoch.

@@ -26,6 +26,7 @@ from .actors.events import (
     RequestBuilt,
     StepEnded,
     StepStarted,
+    TaskErased,
 )
 from .actors.ledger import entry as ledger
 from .actors.ledger.entry import Entry, LedgerState
@@ -66,10 +67,13 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
 def render_again(reader: Reader, task: str, op: int) -> Rendered:
     """Render the newest request of model call `op`.
 
-    Raises Misuse where the task has no such request, Undecodable where what is
-    rendered is not what was sent. A request measured in exact tokens needs the extra.
+    Raises Misuse where the task has no such request or was erased, Undecodable where
+    what is rendered is not what was sent. A request measured in exact tokens needs the
+    extra.
     """
     stream = whole(reader, f"task/{task}")
+    if stream and isinstance(stream[0][1], TaskErased):
+        raise Misuse(f"task {task} was erased by {stream[0][1].by}: no request is left")
     record, built = _request(stream, task, op)
     state = _task_at(stream, built.view)
     decided = state.ops[op].action

@@ -21,6 +21,7 @@ Status: TypeAlias = Literal[
     "completed",
     "failed",
     "cancelled",
+    "erased",
 ]
 Until: TypeAlias = Literal["stopped", "ended", "compensated"]
 ENDED = frozenset(rows.ENDED)
@@ -36,7 +37,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """A task at one of its stops.
 
     Args:
-        status: completed, failed, cancelled, paused or parked.
+        status: completed, failed, cancelled, paused or parked; erased where nothing
+            else is left of it.
         output: the accepted output of a completed task: JSON, or the agent's `output`.
         reason: why it stopped, in a word (``budget``, ``operator``) or a sentence.
         detail: the particulars.

@@ -28,6 +28,7 @@ from .actors.rules import Rule
 from .actors.submission import make_submission
 from .actors.windows.limit import RateLimit
 from .calls import TaskCalls
+from .erasing import ErasingCalls
 from .errors import (
     Misuse,
     RuntimeClosed,
@@ -65,7 +66,7 @@ from .watch import FRONT, FrontDesk, Openings
 __all__ = ["Runtime"]
 
 
-class Runtime(TaskCalls):
+class Runtime(TaskCalls, ErasingCalls):
     """Keeps the tasks of one store alive, in this process.
 
     Opening resumes every unfinished task whose agent is registered; leaving the block

@@ -20,7 +20,7 @@ from .actors.ledger.rows import undo_prefix
 from .actors.price import cost_text
 from .actors.rules import said
 from .actors.task import state as task_state
-from .actors.task.rows import TaskRow
+from .actors.task.rows import ERASED, TaskRow
 from .actors.task.state import TaskState
 from .errors import Misuse, TaskNotFound
 from .folds import event_of, fold, records_of, whole
@@ -182,6 +182,10 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
     place = _places(reader).get(task)
     row = _row(reader, task)
     history = whole(reader, names.family(task))
+    if row.status == ERASED:
+        from .views_erased import tombstone
+
+        return tombstone(row, history)
     state = TaskState()
     for _, event in history:
         state = task_state.apply(state, event)

@@ -18,13 +18,16 @@ from .actors.budget.account import add, shown
 from .actors.budget.estimates import Samples, ratio, usual
 from .actors.budget.pool import PoolState, apply_pool
 from .actors.events import Amounts
-from .folds import fold, whole
+from .actors.task.rows import ERASED, TaskRow
+from .folds import fold, records_of, whole
 from .storage.reader import Reader
 
 __all__ = ["By", "Charge", "Estimate", "Spend", "SpendLine", "charges", "spend"]
 
 By: TypeAlias = Literal["task", "tool", "model", "step", "day"]
-Book: TypeAlias = Literal["reported", "estimated", "unknown", "recovery", "held"]
+Book: TypeAlias = Literal[
+    "reported", "estimated", "erased", "unknown", "recovery", "held"
+]
 BOOKS: tuple[str, ...] = get_args(Book)
 
 
@@ -32,7 +35,8 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt as its account has it; `at` in seconds since the epoch.
 
     `book` is ``reported`` or ``estimated`` for what a recorded outcome used, by who
-    says so. ``held`` is set aside for an attempt whose outcome is not known yet.
+    says so; ``erased`` is that of an erased task, of which the sums alone are left:
+    its operation 0. ``held`` is set aside for an attempt whose outcome is not known.
     """
 
     task: str
@@ -97,9 +101,8 @@ def spend(reader: Reader, task: str | None, by: By) -> Spend:
     for one in _tasks(reader) if task is None else (task,):
         for charge in charges(reader, one):
             _count(lines, name(charge), charge)
-            called.add(
-                f"model:{charge.model}" if charge.model else f"tool:{charge.tool}"
-            )
+            what = f"model:{charge.model}" if charge.model else f"tool:{charge.tool}"
+            called.add(what)
             if one not in children:
                 _count(total, "total", charge)
     return Spend(
@@ -126,6 +129,9 @@ def _estimates(reader: Reader, called: set[str]) -> Iterator[Estimate]:
 def charges(reader: Reader, task: str) -> Iterator[Charge]:
     """Each settled attempt of a task, oldest first, and each that is held."""
     settled = whole(reader, names.account(task))  # first: the ledger is then not older
+    if not settled:
+        yield from _erased(reader, task)
+        return
     registered: dict[tuple[int, int], events.EffectRegistered] = {}
     source: dict[tuple[int, int], str] = {}
     for _, event in whole(reader, names.ledger(task)):
@@ -171,6 +177,36 @@ def charges(reader: Reader, task: str) -> Iterator[Charge]:
         yield charge(key, at, "held", reserved[key])
 
 
+def _erased(reader: Reader, task: str) -> Iterator[Charge]:
+    """What the row of an erased task says that it used, at the time of its submission.
+
+    A task that has not begun has no account, either, and has used nothing.
+    """
+    value = reader.row(names.TASK_ROWS, task)
+    row = None if value is None else msgspec.json.decode(value, type=TaskRow)
+    if row is None or row.status != ERASED:
+        return
+    at = records_of(reader, names.family(task))[0].at
+    books: dict[Book, Amounts] = {
+        "erased": row.books.spent,
+        "unknown": row.books.unknown,
+        "recovery": row.books.recovery,
+    }
+    for book, amounts in books.items():
+        if amounts:
+            yield Charge(
+                task=task,
+                op=0,
+                attempt=0,
+                at=at,
+                book=book,
+                amounts=amounts,
+                step="",
+                tool="",
+                model="",
+            )
+
+
 _NAMED: dict[By, Callable[[Charge], str]] = {
     "task": lambda one: one.task,
     "tool": lambda one: one.tool,
@@ -188,7 +224,7 @@ def _count(lines: dict[tuple[str, str], SpendLine], name: str, one: Charge) -> N
     unpriced = 0 if "cost" in one.amounts else one.amounts.get("model_calls", 0)
     lines[key] = msgspec.structs.replace(
         line,
-        attempts=line.attempts + 1,
+        attempts=line.attempts + (one.attempt > 0),
         retries=line.retries + (one.attempt > 1),
         unpriced=line.unpriced + unpriced,
         used=add(line.used, one.amounts),

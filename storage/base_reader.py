@@ -66,6 +66,10 @@ class Reader(ABC):
         """Return the commands behind place `after` without an answer, in order."""
 
     @abstractmethod
+    def sent(self, subjects: Iterable[str]) -> list[Command]:
+        """Return all commands about these subjects, answered or not, in order."""
+
+    @abstractmethod
     def close(self) -> None:
         """Let the store go."""
 

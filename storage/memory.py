@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -261,6 +261,12 @@ class MemoryReader(Reader):
                 for one in self._store.inbox
                 if one.place > after and one.id not in answered
             ]
+
+    def sent(self, subjects: Iterable[str]) -> list[Command]:
+        """Return all commands about these subjects, answered or not, in order."""
+        wanted = set(subjects)
+        with self._store.lock:
+            return [one for one in self._store.inbox if one.subject in wanted]
 
     def streams(self, prefix: str = "") -> list[str]:
         """Return the names of a family's streams in order, all of them for ""."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -98,10 +98,17 @@ class SqliteReader(Reader):
                 after,
                 ANSWERS,
             )
-        return [
-            Command(id=name, kind=kind, subject=subject, at=at, body=body, place=place)
-            for name, kind, subject, at, body, place in found
-        ]
+        return [_command(line) for line in found]
+
+    def sent(self, subjects: Iterable[str]) -> list[Command]:
+        """Return all commands about these subjects, answered or not, in order."""
+        wanted = set(subjects)
+        with errors_of(self._path):
+            found = self._all(
+                "SELECT id, kind, subject, at, CAST(body AS BLOB), place FROM inbox "
+                "ORDER BY place"
+            )
+        return [_command(line) for line in found if line[2] in wanted]
 
     def close(self) -> None:
         """Close the connection; safe to call twice."""
@@ -223,6 +230,11 @@ class SqliteReader(Reader):
 
     def _value(self, sql: str, *params: apsw.SQLiteValue) -> Any:
         return self._connection.execute(sql, params).get
+
+
+def _command(line: tuple[Any, ...]) -> Command:
+    name, kind, subject, at, body, place = line
+    return Command(id=name, kind=kind, subject=subject, at=at, body=body, place=place)
 
 
 def _family_bounds(prefix: str) -> tuple[str, str, str]:

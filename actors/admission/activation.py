@@ -345,6 +345,7 @@ class Activation:
         self._over.pop(task, None)
         forget = partial(admission.house.journal.forget, family(task))
         admission.when_durable(admission.last_seq, forget)
+        admission.erasing.left()
 
     def _wake_again(self, row: TaskRow) -> None:
         """A task that was woken while it was active has stopped: it goes on at once."""

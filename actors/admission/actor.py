@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ...storage.erasure import Erasure
 from ...storage.errors import Fenced, Rejected
 from ...storage.reader import Reader
 from ...storage.records import Draft, Lease, Row
@@ -27,6 +28,7 @@ from ..protocol import (
     Cancel,
     Drain,
     Enlarged,
+    Erase,
     FactChanged,
     InboxChanged,
     Order,
@@ -44,6 +46,7 @@ from .activation import Activation, StartAgain, TellAgain
 from .answers import Answers
 from .callers import Callers
 from .commands import Commands
+from .erasing import Erasing
 from .gate import Gate
 from .isolation import Isolation
 from .queue import QueueState, apply, due
@@ -83,6 +86,7 @@ class Admission(Durable[QueueState]):
         self.activation = Activation(self, family_of)
         self.commands = Commands(self)
         self.verdicts = Verdicts(self)
+        self.erasing = Erasing(self)
         self.gate = Gate(self)
         self.isolation = Isolation(self)
         self.drains: list[Promise] | None = None
@@ -98,6 +102,7 @@ class Admission(Durable[QueueState]):
         rows: Sequence[Row] = (),
         blobs: Sequence[bytes] = (),
         also: Sequence[tuple[Lease, Sequence[Draft]]] = (),
+        erasure: Erasure | None = None,
     ) -> int:
         """Append; what takes an approval back is heard before, by who starts calls."""
         gone = [
@@ -108,7 +113,9 @@ class Admission(Durable[QueueState]):
         for task, approval in gone:
             self.house.withdrawn.add(task, approval)
         try:
-            return super().append(*events, rows=rows, blobs=blobs, also=also)
+            return super().append(
+                *events, rows=rows, blobs=blobs, also=also, erasure=erasure
+            )
         except (Rejected, Fenced):
             for task, approval in gone:
                 self.house.withdrawn.discard(task, approval)
@@ -153,6 +160,8 @@ class Admission(Durable[QueueState]):
                 self.answers.answer(message)
             case Resolve():
                 self.verdicts.resolve(message)
+            case Erase():
+                self.erasing.erase(message)
             case InboxChanged():
                 self.commands.look()
             case Enlarged(grant=grant, refusal=refusal):

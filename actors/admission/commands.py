@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ...storage.erasure import ERASED
 from ...storage.errors import Undecodable
 from ...storage.inbox import answer_row
 from ...storage.reader import Reader
@@ -25,6 +26,7 @@ from ..protocol import (
     Cancel,
     ChangeFact,
     Enlarge,
+    Erase,
     FactChanged,
     Resolve,
     Resume,
@@ -144,6 +146,11 @@ class Commands:
                 self._admission.verdicts.resolve(resolve)
             case "resolve":
                 self._refuse(command, "say whether it happened: true or false")
+            case "erase":
+                erase = Erase(task=task, by=body.by, command=command.id)
+                self._admission.erasing.erase(erase)
+            case kind if kind == ERASED:
+                self._refuse(command, "what it was about is erased")
             case "cancel" | "resume" | "extend" | "limit":
                 self._with_task(command, body)
             case "know" if body.fact is not None:
@@ -178,13 +185,16 @@ class Commands:
                     admission.callers.resume(resume)
                 case _:
                     status = msgspec.json.decode(row, type=TaskRow).status
-                    try:
-                        submitted = admission.house.event_of(first[0])
-                    except Undecodable as error:
-                        self._refuse(command, str(error))
-                        return
-                    assert isinstance(submitted, TaskSubmitted)
-                    self._extend(command, body, status, submitted.budget)
+                    limits: Amounts = {}
+                    if status not in ENDED:
+                        try:
+                            submitted = admission.house.event_of(first[0])
+                        except Undecodable as error:
+                            self._refuse(command, str(error))
+                            return
+                        assert isinstance(submitted, TaskSubmitted)
+                        limits = submitted.budget
+                    self._extend(command, body, status, limits)
 
         def look(reader: Reader) -> tuple[bytes | None, list[Record]]:
             first = reader.records(0, 1, f"task/{task}")

@@ -15,6 +15,7 @@ from ..events import (
     ProgressSeen,
     QueueReopened,
     TaskActivated,
+    TaskErased,
     TaskLeft,
     TaskParked,
     TaskPassivated,
@@ -203,7 +204,7 @@ def apply(state: QueueState, event: Event) -> QueueState:
             place = change(
                 state.tasks[task], where="parked", lacks_agent=ends_with == REGISTER
             )
-        case ApprovalAnswered() | EffectResolved() | CommandApplied():
+        case ApprovalAnswered() | EffectResolved() | CommandApplied() | TaskErased():
             return change(state, version=version)
         case TaskLeft(task=task):
             tasks = {name: one for name, one in state.tasks.items() if name != task}

@@ -69,6 +69,11 @@ class Verdicts:
 
         self._admission.read(look, found)
 
+    def forget(self, task: str) -> None:
+        """Drop what was said of a task's effects from memory."""
+        for name in [one for one in self._taken if one.startswith(f"{task}:")]:
+            del self._taken[name]
+
     def _take(self, message: Resolve, task: TaskRow, doubt: bytes) -> None:
         resolved = EffectResolved(
             effect=effect(message.task, message.op),

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ...storage.erasure import Erasure
 from ...storage.records import Draft, Lease, Row, blob_digest
 from ...supervision.faults import hit
 from ...supervision.lifecycle import Down, Up
@@ -78,13 +79,16 @@ class Ledger(Durable[LedgerState]):
         rows: Sequence[Row] = (),
         blobs: Sequence[bytes] = (),
         also: Sequence[tuple[Lease, Sequence[Draft]]] = (),
+        erasure: Erasure | None = None,
     ) -> int:
         """Append, with the rows that others look up."""
         changed = rows_of(self.task, self.state, events, self.agent)
         after = max(self.last_seq, self.house.journal.durable_seq)
         found = evidence_rows(self.task, self.state, events, after)
         rows = [*rows, *changed, *found]
-        return super().append(*events, rows=rows, blobs=blobs, also=also)
+        return super().append(
+            *events, rows=rows, blobs=blobs, also=also, erasure=erasure
+        )
 
     def loaded(self, folded: Folded) -> None:
         """Decide what each pending attempt of an earlier incarnation is now."""

@@ -15,6 +15,7 @@ from .state import TaskState
 __all__ = [
     "COMES",
     "ENDED",
+    "ERASED",
     "PASSIVE",
     "RESTS",
     "WAITS",
@@ -34,7 +35,8 @@ __all__ = [
 RESTS = ("timer", "rate", "subtask")  # pauses that are no stop: nobody need end them
 WAITS = ("approval", *RESTS)  # pauses of a task that only has calls which wait
 COMES = (*WAITS, "budget", "unknown_effect")  # those that end when something comes
-ENDED = ("completed", "failed", "cancelled")  # statuses of tasks that are no more
+ERASED = "erased"  # of a task that ended, and of which nothing else is left
+ENDED = ("completed", "failed", "cancelled", ERASED)  # of tasks that are no more
 
 PASSIVE = ("paused", "waiting")  # statuses of rows of tasks that stopped on their own
 

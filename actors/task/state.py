@@ -41,6 +41,7 @@ from ..events import (
     SubtaskStarted,
     TaskClosed,
     TaskClosing,
+    TaskErased,
     TaskPaused,
     TaskResumed,
     TaskSubmitted,
@@ -206,6 +207,8 @@ def apply(state: TaskState, event: Event) -> TaskState:
             return change(state, status="closing", outcome=event, steps=steps)
         case TaskClosed(status=status):
             return change(state, status=status)
+        case TaskErased():
+            return state
     raise TypeError(f"{type(event).__name__} does not belong to a task")
 
 

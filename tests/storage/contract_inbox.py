@@ -33,6 +33,16 @@ class InboxContract:
         assert second == command("a", place=second.place)
         assert ids(bench, second.place) == ["b"]
 
+    def test_what_was_sent_about_somebody_is_found_answered_or_not(
+        self, world: World
+    ) -> None:
+        bench = world.open()
+        for name, subject in (("c1", "t-1"), ("c2", "t-2"), ("c3", "a-1")):
+            world.send(command(name, subject=subject))
+        bench.append(bench.lease("a"), 1, rows=(answer_row("c1", b"done"),))
+        found = bench.read(lambda reader: reader.sent(["t-1", "a-1", "t-9"]))
+        assert [one.id for one in found] == ["c1", "c3"]
+
     def test_a_command_waits_for_the_next_owner(self, world: World) -> None:
         bench = world.open()
         bench.append(bench.lease("a"), 1)

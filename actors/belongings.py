@@ -1,0 +1,51 @@
+"""What of the store belongs to a task beside its streams: rows, commands, values.
+
+Read from records as they stand: what a newer perdure wrote need not be understood to
+be exported, or erased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ..storage.reader import Reader
+from ..storage.records import Record
+from .names import (
+    APPROVAL_ANSWERS,
+    APPROVALS,
+    CALLER_KEYS,
+    DOUBTS,
+    KEYS,
+    TIMER_ROWS,
+    UNDOS,
+    VERDICTS,
+)
+
+__all__ = ["named_by", "rows_under"]
+
+_NAMING = ("TaskSubmitted", "ApprovalAsked", "EffectRegistered")
+_UNDER = ((TIMER_ROWS, "/"), (DOUBTS, ":"), (VERDICTS, ":"), (UNDOS, ":"))
+
+
+def rows_under(reader: Reader, task: str) -> Iterator[tuple[str, str]]:
+    """Space and key of the rows whose keys begin with the task's id."""
+    for space, mark in _UNDER:
+        for row in reader.rows(space, f"{task}{mark}"):
+            yield space, row.key
+
+
+def named_by(record: Record) -> Iterator[tuple[str, str]]:
+    """Space and key of the rows that a record of the task's streams names."""
+    if record.type not in _NAMING:
+        return
+    body = msgspec.json.decode(record.body)
+    match record.type:
+        case "TaskSubmitted" if body.get("key"):
+            yield KEYS, body["key"]
+        case "ApprovalAsked":
+            yield APPROVALS, body.get("approval", "")
+            yield APPROVAL_ANSWERS, body.get("approval", "")
+        case "EffectRegistered" if body.get("named"):
+            yield CALLER_KEYS, body.get("key", "")

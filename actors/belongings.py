@@ -17,6 +17,7 @@ from .names import (
     APPROVALS,
     CALLER_KEYS,
     DOUBTS,
+    EVIDENCE,
     KEYS,
     TIMER_ROWS,
     UNDOS,
@@ -26,7 +27,13 @@ from .names import (
 __all__ = ["named_by", "rows_under"]
 
 _NAMING = ("TaskSubmitted", "ApprovalAsked", "EffectRegistered")
-_UNDER = ((TIMER_ROWS, "/"), (DOUBTS, ":"), (VERDICTS, ":"), (UNDOS, ":"))
+_UNDER = (
+    (TIMER_ROWS, "/"),
+    (DOUBTS, ":"),
+    (VERDICTS, ":"),
+    (UNDOS, ":"),
+    (EVIDENCE, ":"),
+)
 
 
 def rows_under(reader: Reader, task: str) -> Iterator[tuple[str, str]]:

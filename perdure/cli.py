@@ -31,14 +31,17 @@ commands:
                 keep a fact; one of another value ends
   confirm FACT_ID
                 make a fact of what a model only supposes; drop FACT_ID ends either
+  export ID     all that the store holds about a task, as lines of JSON: --out FILE
+  erase ID --by NAME --yes
+                take a task that has ended out of the store for good
   demo          a real report job that is killed and recovered
 
-ps, show, effects, log, request, recall, spend and facts only read: they work while a
-runtime runs, after it was killed, and on a store at rest. ID may be the beginning of
-an id, if no other task's id begins like it.
+ps, show, effects, log, request, recall, spend, facts and export only read: they work
+while a runtime runs, after it was killed, and on a store at rest. ID may be the
+beginning of an id, if no other task's id begins like it.
 
-cancel, resume, extend, limit, approve, reject, resolve, know, confirm and drop are
-kept in the store and applied by the runtime that has it open, else by the next one.
+cancel, resume, extend, limit, approve, reject, resolve, know, confirm, drop and erase
+are kept in the store and applied by the runtime that has it open, else by the next one.
 They wait --timeout seconds (5) for its answer.
 
 The store is --store PATH, else PERDURE_STORE, else ./tasks.db. With --json the last
@@ -208,6 +211,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         ("approve", "Let a call run that waits for a person, or change it."),
         ("reject", "Refuse a call that waits for a person, even if it is approved."),
         ("resolve", "Say whether an effect happened whose outcome is unknown."),
+        ("erase", "Take a task that has ended out of the store for good."),
     ):
         asking = command(name, _ask, about)
         if words[:1] == [name]:
@@ -227,6 +231,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
             cli_facts.add_arguments(knowing, name)
             _reading(knowing)
+    export = command("export", _export, "Write all that is held about a task.")
+    if words[:1] == ["export"]:
+        from . import cli_export
+
+        cli_export.add_arguments(export)
+        _reading(export)
     demo = command("demo", _demo, "Kill and recover a real report job.")
     if words[:1] == ["run"]:
         from . import cli_run
@@ -378,6 +388,12 @@ def _recall(arguments: argparse.Namespace) -> int:
     from . import cli_recall
 
     return cli_recall.recall(arguments)
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from . import cli_export
+
+    return cli_export.export(arguments)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -18,7 +18,10 @@ import msgspec
 from . import views
 from .actors.admission.commands import CommandAnswer, CommandBody
 from .actors.budget.account import Budget, limits_of
+from .actors.names import TASK_ROWS
+from .actors.task.rows import ERASED
 from .cli import DONE, NOT_ENDED, UNDONE, complain, say, say_json, text
+from .erasing import check_by
 from .errors import Misuse
 from .result import ENDED
 from .storage.inbox import ANSWERS, Inbox
@@ -56,6 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
         add("--result", metavar="JSON", type=_json, help="what the call gave")
     else:
         add("subject", metavar="ID", type=text, help="a task, see perdure ps")
+    if kind == "erase":
+        add("--yes", action="store_true", help="needed: it cannot be undone")
     if kind == "reject":
         add("--why", metavar="TEXT", type=text, default="", help="the model is told")
     if kind == "approve":
@@ -77,14 +82,18 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
         for name, what in AMOUNTS:
             add(f"--{name}", metavar="N", type=_count, help=f"so many {what}{more}")
         add("--cost", metavar="AMOUNT", type=text, help=f"so much{more}, as a decimal")
-    add_asking(parser)
+    add_asking(parser, names=kind != "erase")
     parser.set_defaults(kind=kind)
 
 
-def add_asking(parser: argparse.ArgumentParser) -> None:
-    """What all commands take that go through the inbox."""
+def add_asking(parser: argparse.ArgumentParser, *, names: bool = True) -> None:
+    """What all commands take that go through the inbox; `--by` where `names`."""
     add = parser.add_argument
-    add("--by", metavar="NAME", type=text, default="command line", help="who says so")
+    if names:
+        said = "command line"
+        add("--by", metavar="NAME", type=text, default=said, help="who says so")
+    else:
+        add("--by", metavar="NAME", type=text, required=True, help="who says so; kept")
     add(
         "--timeout",
         metavar="S",
@@ -109,7 +118,9 @@ def ask(arguments: argparse.Namespace) -> int:
             instead = call_instead(arguments.arguments, arguments.tool)
             tool = arguments.tool or ""
             body = msgspec.structs.replace(body, tool=tool, arguments=instead)
-        if kind == "resolve":
+        if kind == "erase":
+            subject = _to_erase(reader, arguments)
+        elif kind == "resolve":
             subject, body = _verdict(reader, arguments, body)
         else:
             subject = _subject(reader, kind, arguments.subject)
@@ -144,6 +155,25 @@ def _subject(reader: Reader, kind: str, word: str) -> str:
     status = views.task_line(reader, task).status
     if status in ENDED:
         raise Misuse(f"task {task} has ended ({status}); there is nothing to {kind}")
+    return task
+
+
+def _to_erase(reader: Reader, arguments: argparse.Namespace) -> str:
+    """A task that may be erased, where somebody is sure of it."""
+    check_by(arguments.by)
+    task = views.find(reader, arguments.subject)
+    line = views.task_line(reader, task)
+    if line.status not in ENDED:
+        raise Misuse(
+            f"task {task} is {line.status}: cancel it first (perdure cancel {task}), "
+            "and erase it when it has ended"
+        )
+    if line.parent and line.status != ERASED:
+        raise Misuse(f"task {task} is a sub-task: erase {line.parent}, it goes with it")
+    if not arguments.yes:
+        children = len(reader.rows(TASK_ROWS, f"{task}."))
+        more = f" and its {children} sub-tasks" if children else ""
+        raise Misuse(f"task {task}{more} would be gone for good: say so with --yes")
     return task
 
 

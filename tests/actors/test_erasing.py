@@ -84,6 +84,13 @@ def test_nothing_of_an_erased_task_is_left_but_that_it_was() -> None:
     assert [name for name in house.store.streams if task.id in name] == [
         f"task/{task.id}"
     ]
+    rows = {
+        space
+        for space, rows in house.store.rows.items()
+        for key, value in rows.items()
+        if task.id in key or task.id.encode() in value
+    }
+    assert rows == {"task", "returned"}
     sound(house)
 
 

@@ -18,6 +18,8 @@ from .names import (
     CALLER_KEYS,
     DOUBTS,
     EVIDENCE,
+    FACTS,
+    FACTS_PAST,
     KEYS,
     TIMER_ROWS,
     UNDOS,
@@ -40,6 +42,9 @@ def rows_under(reader: Reader, task: str) -> Iterator[tuple[str, str]]:
     """Space and key of the rows whose keys begin with the task's id."""
     for space, mark in _UNDER:
         for row in reader.rows(space, f"{task}{mark}"):
+            yield space, row.key
+    for space in (FACTS, FACTS_PAST):
+        for row in reader.rows(space, f"task:{task}/"):
             yield space, row.key
 
 

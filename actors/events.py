@@ -44,6 +44,7 @@ __all__ = [
     "Event",
     "FactEnded",
     "FactStated",
+    "FactsErased",
     "GrantReturned",
     "GrantTaken",
     "Granted",
@@ -218,9 +219,13 @@ class DecisionMade(Event, frozen=True, kw_only=True):
 
 
 class KnowledgeTaken(Event, frozen=True, kw_only=True):
-    """The core facts of the task's scopes as requests show them from here (A100)."""
+    """The core facts of the task's scopes as requests show them from here (A100).
+
+    `erased` is how many more they were, before somebody had those erased.
+    """
 
     facts: tuple[Known, ...]
+    erased: int = 0
 
 
 class RequestBuilt(Event, frozen=True, kw_only=True):
@@ -692,9 +697,17 @@ class FactEnded(Event, frozen=True, kw_only=True):
     fact: str
     scope: str
     core: bool
-    how: Literal["superseded", "confirmed", "expired", "dropped"]
+    how: Literal["superseded", "confirmed", "expired", "dropped", "erased"]
     by: str
     at: float
+
+
+class FactsErased(Event, frozen=True, kw_only=True):
+    """Somebody had `facts` facts about one subject erased, at second `erased_at`."""
+
+    by: str
+    erased_at: float
+    facts: int
 
 
 # ── services/windows: how often each service is called ───────────────────────────
@@ -951,6 +964,7 @@ EVENTS: tuple[type[Event], ...] = (
     AccountClosed,
     FactStated,
     FactEnded,
+    FactsErased,
     WindowsSet,
     SlotTaken,
     SlotPromised,

@@ -43,6 +43,7 @@ __all__ = [
     "Enlarge",
     "Enlarged",
     "Erase",
+    "EraseFacts",
     "FactChanged",
     "FetchGrants",
     "Given",
@@ -599,6 +600,21 @@ class ChangeFact(Message, frozen=True, kw_only=True):
     kind: Literal["know", "confirm", "drop"]
     what: Said | str
     by: str
+    promise: Promise | None = None
+    reply_to: Address | None = None
+
+
+class EraseFacts(Message, frozen=True, kw_only=True):
+    """Erase all facts about a subject, and what was said of it before.
+
+    A promise is answered with how many facts went once no record holds one; `reply_to`
+    with `FactChanged`. `command` is the inbox's, which goes last.
+    """
+
+    request: str
+    subject: str
+    by: str
+    command: str = ""
     promise: Promise | None = None
     reply_to: Address | None = None
 

@@ -31,9 +31,11 @@ commands:
                 keep a fact; one of another value ends
   confirm FACT_ID
                 make a fact of what a model only supposes; drop FACT_ID ends either
-  export ID     all that the store holds about a task, as lines of JSON: --out FILE
-  erase ID --by NAME --yes
-                take a task that has ended out of the store for good
+  export ID | --subject NAME
+                all that the store holds about a task, or all facts about a
+                subject, as lines of JSON: --out FILE
+  erase ID | --subject NAME --by NAME --yes
+                take it out of the store for good; a task must have ended
   demo          a real report job that is killed and recovered
 
 ps, show, effects, log, request, recall, spend, facts and export only read: they work
@@ -61,6 +63,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
 import sys
@@ -192,7 +195,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         "--layers", action="store_true", help="its messages by layer, as JSON"
     )
     _reading(shown)
-    recall = command("recall", _recall, "Search what tasks did and found.")
+    recall = command("recall", _other("cli_recall"), "Search what tasks did and found.")
     if words[:1] == ["recall"]:
         from . import cli_recall
 
@@ -202,7 +205,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     spend.add_argument("task", metavar="ID", type=text, nargs="?", help="a task")
     spend.add_argument("--by", choices=GROUPS, help="what to sum up by")
     _reading(spend)
-    run = command("run", _run, "Run an agent's task to its next stop.")
+    run = command("run", _other("cli_run"), "Run an agent's task to its next stop.")
     for name, about in (
         ("cancel", "End a task after the operations in flight."),
         ("resume", "Let a paused or parked task go on."),
@@ -211,7 +214,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         ("approve", "Let a call run that waits for a person, or change it."),
         ("reject", "Refuse a call that waits for a person, even if it is approved."),
         ("resolve", "Say whether an effect happened whose outcome is unknown."),
-        ("erase", "Take a task that has ended out of the store for good."),
+        ("erase", "Take an ended task, or facts, out of the store for good."),
     ):
         asking = command(name, _ask, about)
         if words[:1] == [name]:
@@ -225,13 +228,15 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         ("confirm", "Make a fact of a hypothesis."),
         ("drop", "End a fact or a hypothesis that does not hold."),
     ):
-        knowing = command(name, _known, about)
+        knowing = command(name, _other("cli_facts"), about)
         if words[:1] == [name]:
             from . import cli_facts
 
             cli_facts.add_arguments(knowing, name)
             _reading(knowing)
-    export = command("export", _export, "Write all that is held about a task.")
+    export = command(
+        "export", _other("cli_export"), "Write all that is held about a task."
+    )
     if words[:1] == ["export"]:
         from . import cli_export
 
@@ -366,34 +371,21 @@ def _log(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    from . import cli_run
+def _other(name: str) -> Callable[[argparse.Namespace], int]:
+    """What a module runs that is imported when it is asked for."""
 
-    return cli_run.run(arguments)
+    def act(arguments: argparse.Namespace) -> int:
+        module = importlib.import_module(f".{name}", __package__)
+        code: int = module.run(arguments)
+        return code
+
+    return act
 
 
 def _ask(arguments: argparse.Namespace) -> int:
     from . import cli_ask
 
     return cli_ask.ask(arguments)
-
-
-def _known(arguments: argparse.Namespace) -> int:
-    from . import cli_facts
-
-    return cli_facts.run(arguments)
-
-
-def _recall(arguments: argparse.Namespace) -> int:
-    from . import cli_recall
-
-    return cli_recall.recall(arguments)
-
-
-def _export(arguments: argparse.Namespace) -> int:
-    from . import cli_export
-
-    return cli_export.export(arguments)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

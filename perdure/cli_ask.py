@@ -35,6 +35,7 @@ __all__ = ["add_arguments", "add_asking", "ask", "send"]
 TIMEOUT = 5.0  # seconds
 LOOK_EVERY = 0.05  # seconds
 MONEY = ("extend", "limit")
+ABOUT = "all facts about it, with their history"
 AMOUNTS = (
     ("tokens", "tokens of model calls"),
     ("model-calls", "model calls"),
@@ -58,8 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
             )
         add("--result", metavar="JSON", type=_json, help="what the call gave")
     else:
-        add("subject", metavar="ID", type=text, help="a task, see perdure ps")
+        many = "?" if kind == "erase" else None
+        add("subject", metavar="ID", type=text, nargs=many, help="see perdure ps")
     if kind == "erase":
+        add("--subject", dest="about", metavar="NAME", type=text, help=ABOUT)
         add("--yes", action="store_true", help="needed: it cannot be undone")
     if kind == "reject":
         add("--why", metavar="TEXT", type=text, default="", help="the model is told")
@@ -119,7 +122,7 @@ def ask(arguments: argparse.Namespace) -> int:
             tool = arguments.tool or ""
             body = msgspec.structs.replace(body, tool=tool, arguments=instead)
         if kind == "erase":
-            subject = _to_erase(reader, arguments)
+            subject, body = _to_erase(reader, arguments, body)
         elif kind == "resolve":
             subject, body = _verdict(reader, arguments, body)
         else:
@@ -158,9 +161,21 @@ def _subject(reader: Reader, kind: str, word: str) -> str:
     return task
 
 
-def _to_erase(reader: Reader, arguments: argparse.Namespace) -> str:
-    """A task that may be erased, where somebody is sure of it."""
+def _to_erase(
+    reader: Reader, arguments: argparse.Namespace, body: CommandBody
+) -> tuple[str, CommandBody]:
+    """A task that may be erased, or a subject, where somebody is sure of it."""
     check_by(arguments.by)
+    if bool(arguments.subject) == bool(arguments.about):
+        raise Misuse("erase: give the ID of a task, or --subject NAME")
+    if arguments.about:
+        if not arguments.yes:
+            raise Misuse(
+                f"all facts about {arguments.about!r} would be gone for good, with "
+                "their history: say so with --yes"
+            )
+        # The name stands in the body alone, and goes with it.
+        return "", msgspec.structs.replace(body, about=arguments.about)
     task = views.find(reader, arguments.subject)
     line = views.task_line(reader, task)
     if line.status not in ENDED:
@@ -174,7 +189,7 @@ def _to_erase(reader: Reader, arguments: argparse.Namespace) -> str:
         children = len(reader.rows(TASK_ROWS, f"{task}."))
         more = f" and its {children} sub-tasks" if children else ""
         raise Misuse(f"task {task}{more} would be gone for good: say so with --yes")
-    return task
+    return task, body
 
 
 def _verdict(

@@ -1,4 +1,4 @@
-"""`perdure export`: all that a store holds about a task, as lines of JSON."""
+"""`perdure export`: all that a store holds about a task or a subject, as JSON."""
 
 from __future__ import annotations
 
@@ -13,33 +13,39 @@ from typing import Any
 from . import views
 from .cli import DONE, say, say_json, text
 from .errors import Misuse
-from .export import export_task
+from .export import export_subject, export_task
 from .storage.reader import open_reader
 
-__all__ = ["add_arguments", "export"]
+__all__ = ["add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `export`, but for those that all commands share."""
-    parser.add_argument("task", metavar="ID", type=text, help="a task, see perdure ps")
-    parser.add_argument(
-        "--out", metavar="FILE", type=Path, help="a new file, for this user only"
-    )
+    add = parser.add_argument
+    add("task", metavar="ID", type=text, nargs="?", help="a task, see perdure ps")
+    add("--subject", metavar="NAME", type=text, help="all facts about it instead")
+    add("--out", metavar="FILE", type=Path, help="a new file, for this user only")
 
 
-def export(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Write the lines to stdout, or to a new file."""
+    if bool(arguments.task) == bool(arguments.subject):
+        raise Misuse("export: give the ID of a task, or --subject NAME")
     with closing(open_reader(arguments.store)) as reader:
-        task = views.find(reader, arguments.task)
-        lines = _lines(export_task(reader, task))
+        if arguments.subject:
+            name = arguments.subject
+            lines = _lines(export_subject(reader, name))
+        else:
+            name = views.find(reader, arguments.task)
+            lines = _lines(export_task(reader, name))
         if arguments.out is None:
             say(lines)
             return DONE
         count = _write(arguments.out, lines)
     if arguments.json:
-        say_json({"task": task, "lines": count, "out": str(arguments.out)})
+        say_json({"of": name, "lines": count, "out": str(arguments.out)})
     else:
-        say([f"{task}: {count} lines in {arguments.out}"])
+        say([f"{name}: {count} lines in {arguments.out}"])
     return DONE
 
 

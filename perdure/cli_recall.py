@@ -11,7 +11,7 @@ from .recalling import search
 from .storage.reader import open_reader
 from .views_text import hit_lines
 
-__all__ = ["add_arguments", "recall"]
+__all__ = ["add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--limit", metavar="N", type=int, default=10, help="at most so many hits (10)")
 
 
-def recall(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the hits, best first."""
     with open_reader(arguments.store) as reader:
         word = arguments.task

@@ -56,6 +56,7 @@ NAMES: dict[str, str] = {
     "Alerted": "account.alerted",
     "AccountClosed": "account.closed",
     "FactStated": "fact.stated",
+    "FactsErased": "facts.erased",
     "FactEnded": "fact.ended",
     "WindowsSet": "window.set",
     "SlotTaken": "window.taken",

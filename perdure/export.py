@@ -13,6 +13,8 @@ import msgspec
 
 from .actors import names
 from .actors.belongings import named_by, rows_under
+from .actors.events import KnowledgeTaken, task_of
+from .actors.memory.facts import Fact
 from .actors.task.rows import TaskRow
 from .errors import TaskNotFound
 from .folds import family
@@ -21,7 +23,7 @@ from .storage.inbox import ANSWERS
 from .storage.reader import Reader
 from .storage.records import Record, in_family
 
-__all__ = ["export_task"]
+__all__ = ["export_subject", "export_task"]
 
 SERVICES = "services"
 
@@ -59,6 +61,36 @@ def export_task(reader: Reader, task: str) -> Iterator[dict[str, Any]]:
     yield from _rows(reader, sorted(keys))
     approvals = [key for space, key in keys if space == names.APPROVALS]
     yield from _commands(reader, [task, *approvals])
+
+
+def export_subject(reader: Reader, subject: str) -> Iterator[dict[str, Any]]:
+    """All facts about a subject, current and past, up to where the log ends now.
+
+    Each value says what it `is`: ``subject`` names it; ``fact`` is one fact, with its
+    evidence, and how it ended; ``record`` tells of one, in the order of the log;
+    ``shown`` names a task whose requests had some from a record on.
+    """
+    yield {"is": "subject", "subject": subject}
+    found = [
+        msgspec.json.decode(row.value or b"", type=Fact)
+        for space in (names.FACTS, names.FACTS_PAST)
+        for row in reader.rows(space)
+    ]
+    mine = {one.id: one for one in found if one.subject == subject}
+    for fact in sorted(mine.values(), key=lambda one: int(one.id.removeprefix("f"))):
+        value = {**msgspec.to_builtins(fact), "value": msgspec.json.decode(fact.value)}
+        yield {"is": "fact", **value}
+    for record in family(reader, "", reader.durable_seq):
+        if record.stream == names.MEMORY:
+            body = msgspec.json.decode(record.body)
+            if body.get("fact") in mine:
+                yield _record(record)
+        elif record.type == KnowledgeTaken.__name__:
+            taken = msgspec.json.decode(record.body, type=KnowledgeTaken)
+            shown = [one.id for one in taken.facts if one.subject == subject]
+            if shown:
+                task = task_of(record.stream)
+                yield {"is": "shown", "task": task, "seq": record.seq, "facts": shown}
 
 
 def _records(reader: Reader, task: str, last: int) -> Iterator[Record]:

@@ -23,6 +23,7 @@ from .actors.events import (
     ContextRebuilt,
     DecisionMade,
     Event,
+    KnowledgeTaken,
     RequestBuilt,
     StepEnded,
     StepStarted,
@@ -109,6 +110,8 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
         else Window(),
         known=known,
     )
+    if made.digest != built.digest and _lacks(stream, built.view):
+        raise Misuse(f"request {op} of task {task} showed facts that were erased")
     if made.digest != built.digest:
         raise Undecodable(
             f"request {op}#{built.attempt} of task {task}",
@@ -134,6 +137,15 @@ def rounds(reader: Reader, task: str) -> list[int]:
     """The operations that are model calls which a request was built for, in order."""
     stream = whole(reader, f"task/{task}")
     return sorted({e.op for _, e in stream if isinstance(e, RequestBuilt)})
+
+
+def _lacks(stream: Sequence[tuple[Record, Event]], version: int) -> bool:
+    """Whether facts that the task knew at some version are erased."""
+    return any(
+        isinstance(event, KnowledgeTaken) and event.erased > 0
+        for record, event in stream
+        if record.version <= version
+    )
 
 
 def _request(

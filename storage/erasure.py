@@ -43,6 +43,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
         subjects: commands of the inbox about these lose their words, and so do their
             answers, which become `answer`; their ids stay taken.
         but: the id of a command that stays as it is.
+        commands: ids of further commands that lose their words.
     """
 
     families: tuple[str, ...] = ()
@@ -52,6 +53,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     subjects: tuple[str, ...] = ()
     answer: bytes = b"{}"
     but: str = ""
+    commands: tuple[str, ...] = ()
 
     def covers(self, stream: str) -> bool:
         """Tell whether a stream is of a family that goes."""

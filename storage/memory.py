@@ -95,7 +95,8 @@ class MemoryStore:
             self.blobs.pop(digest, None)
         answers = self.rows.get(ANSWERS, {})
         for place, command in enumerate(self.inbox):
-            if command.subject in erasure.subjects and command.id != erasure.but:
+            meant = command.subject in erasure.subjects
+            if (meant or command.id in erasure.commands) and command.id != erasure.but:
                 self.inbox[place] = msgspec.structs.replace(
                     command, kind=ERASED, subject="", body=b"{}"
                 )

@@ -36,8 +36,11 @@ def erase(connection: apsw.Connection, erasure: Erasure) -> None:
         if any(in_family(name, family) for family in erasure.families):
             _drop_stream(connection, stream_id, kept)
     _drop_blobs(connection, erasure)
-    for start in range(0, len(erasure.subjects), CHUNK):
-        _blank_commands(connection, erasure, erasure.subjects[start : start + CHUNK])
+    # By id first: whoever has lost its words has no subject to be found by.
+    for column, names in (("id", erasure.commands), ("subject", erasure.subjects)):
+        for start in range(0, len(names), CHUNK):
+            chunk = names[start : start + CHUNK]
+            _blank_commands(connection, erasure, column, chunk)
     connection.execute(
         "INSERT OR REPLACE INTO rows (space, key, value) VALUES (?, ?, ?)",
         (SCRUB, "due", b"true"),
@@ -110,12 +113,12 @@ def _drop_blobs(connection: apsw.Connection, erasure: Erasure) -> None:
 
 
 def _blank_commands(
-    connection: apsw.Connection, erasure: Erasure, subjects: tuple[str, ...]
+    connection: apsw.Connection, erasure: Erasure, column: str, names: tuple[str, ...]
 ) -> None:
     # The row stays: places are never given twice, and an id is sent once.
-    marks = ",".join("?" * len(subjects))
-    where = f"subject IN ({marks}) AND id != ?"
-    named = (*subjects, erasure.but)
+    marks = ",".join("?" * len(names))
+    where = f"{column} IN ({marks}) AND id != ?"
+    named = (*names, erasure.but)
     connection.execute(
         "UPDATE rows SET value = ? WHERE space = ? AND key IN "  # noqa: S608 - marks
         f"(SELECT id FROM inbox WHERE {where})",

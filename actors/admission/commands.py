@@ -27,6 +27,7 @@ from ..protocol import (
     ChangeFact,
     Enlarge,
     Erase,
+    EraseFacts,
     FactChanged,
     Resolve,
     Resume,
@@ -48,7 +49,7 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     `amounts` is for `extend` and `limit`; for `resolve` it names an attempt of an
     operation, and says whether it `happened` and what text it gave; for `approve` JSON
     `arguments`, with a `tool` or without, are the call that is to be made instead;
-    `compensate` is for `cancel`, `fact` for `know`.
+    `compensate` is for `cancel`, `fact` for `know`, `about` for `erase`: a subject.
     """
 
     by: str = "somebody"
@@ -62,6 +63,7 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tool: str = ""
     arguments: str = ""
     fact: Said | None = None
+    about: str = ""
 
 
 class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +148,8 @@ class Commands:
                 self._admission.verdicts.resolve(resolve)
             case "resolve":
                 self._refuse(command, "say whether it happened: true or false")
+            case "erase" if body.about:
+                self._erase_facts(command, body)
             case "erase":
                 erase = Erase(task=task, by=body.by, command=command.id)
                 self._admission.erasing.erase(erase)
@@ -266,6 +270,19 @@ class Commands:
             kind=kind,
             what=what,
             by=by,
+            reply_to=admission.address,
+        )
+        memory = admission.house.address(MEMORY)
+        admission.requests.send(("fact", command.id), memory, message)
+
+    def _erase_facts(self, command: Command, body: CommandBody) -> None:
+        admission = self._admission
+        self._telling[command.id] = command
+        message = EraseFacts(
+            request=command.id,
+            subject=body.about,
+            by=body.by,
+            command=command.id,
             reply_to=admission.address,
         )
         memory = admission.house.address(MEMORY)

@@ -25,7 +25,8 @@ from ..events import (
     TaskQueued,
     TaskWoken,
 )
-from ..names import ADMISSION, APPROVALS, TASK_ROWS, family
+from ..memory.wordless import commands_about, without_words
+from ..names import ADMISSION, APPROVALS, MEMORY, TASK_ROWS, family
 from ..task.rows import ERASED, TaskRow
 
 __all__ = ["Search", "wordless"]
@@ -75,11 +76,12 @@ class Search:
         self._slices: Iterator[None] | None = None
         self._reader: Reader
         self._first: dict[str, Record] = {}  # by task
-        self._queue: list[Redaction] = []
+        self._others: list[Redaction] = []
         self._named: set[tuple[str, str]] = set()  # rows, by space and key
         self._approvals: set[str] = set()
         self._blobs: set[str] = set()
         self._searched = 0
+        self._commands: list[str] = []
 
     def step(self, reader: Reader) -> bool:
         """Read one slice more; True while there are others."""
@@ -97,12 +99,13 @@ class Search:
         names = [row.task for row in self.tasks]
         return Erasure(
             families=tuple(family(name) for name in names),
-            redactions=(*left, *self._queue),
+            redactions=(*left, *self._others),
             blobs=tuple(sorted(self._blobs)),
             searched=self._searched,
             subjects=(*names, *sorted(self._approvals)),
             answer=answer,
             but=but,
+            commands=tuple(self._commands),
         )
 
     def rows(self, by: str) -> list[Row]:
@@ -133,6 +136,10 @@ class Search:
         self.tasks = [
             msgspec.json.decode(value, type=TaskRow) for value in values if value
         ]
+        scopes = {f"task:{row.task}" for row in self.tasks}
+        self._commands = commands_about(
+            self._reader.sent([""]), lambda fact: fact.get("scope") in scopes
+        )
         yield
         for row in self.tasks:
             self._named.update(rows_under(self._reader, row.task))
@@ -142,6 +149,9 @@ class Search:
                 yield
         for page in self._pages(ADMISSION):
             self._search_queue(page)
+            yield
+        for page in self._pages(MEMORY):
+            self._search_facts(page)
             yield
         if self._blobs:
             for page in self._pages(""):
@@ -176,7 +186,16 @@ class Search:
             if getattr(event, "task", "") in tasks:
                 less = wordless(event)
                 if less != event:
-                    self._queue.append(self._redaction(record, less))
+                    self._others.append(self._redaction(record, less))
+
+    def _search_facts(self, page: list[Record]) -> None:
+        scopes = {f"task:{row.task}" for row in self.tasks}
+        for record in page:
+            event = self._event_of(record)
+            if getattr(event, "scope", "") in scopes:
+                less = without_words(event)
+                if less != event:
+                    self._others.append(self._redaction(record, less))
 
     def _redaction(self, record: Record, event: Event) -> Redaction:
         draft = self._encode(event)

@@ -13,9 +13,10 @@ from ..durable import Durable
 from ..events import Event
 from ..house import House
 from ..names import MEMORY
-from ..protocol import AskCore, ChangeFact, Inquire, Inquired
+from ..protocol import AskCore, ChangeFact, EraseFacts, Inquire, Inquired
 from .core import Core
 from .evidence import Evidence, EvidenceRead
+from .forgetting import Forgetting, SearchAgain
 from .keeper import Keeper
 from .recollection import Recollection
 from .remembering import Remembering
@@ -44,6 +45,7 @@ class Memory(Durable[MemoryState]):
         self.keeper = Keeper(self)
         self.remembering = Remembering(self)
         self.recollection = Recollection(self)
+        self.forgetting = Forgetting(self)
 
     def fold(self, state: MemoryState, event: Event) -> MemoryState:
         """Fold by the rules of memory."""
@@ -64,6 +66,10 @@ class Memory(Durable[MemoryState]):
                 self.answer(message, "", error=f"there is no tool {message.tool!r}")
             case ChangeFact():
                 self.keeper.asked(message)
+            case EraseFacts():
+                self.forgetting.asked(message)
+            case SearchAgain():
+                self.forgetting.again(message)
             case AskCore():
                 self.core.asked(message)
             case Down(name=name):

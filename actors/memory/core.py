@@ -37,6 +37,10 @@ class Core:
             if scope in scopes_of(message.task, message.group):
                 self._tell(message)
 
+    def tells(self, name: str) -> bool:
+        """Whether a task runs that is told of changes, by its actor's name."""
+        return name in self._asking
+
     def down(self, name: str) -> None:
         """A task is gone; one that is there again has asked anew."""
         memory = self._memory

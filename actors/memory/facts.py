@@ -25,6 +25,7 @@ __all__ = [
     "confirm",
     "core_prefix",
     "drop",
+    "erase",
     "fact_digest",
     "group_scope",
     "is_current",
@@ -81,7 +82,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     until: float | None = None
     ended: float | None = None
-    how: Literal["", "superseded", "confirmed", "expired", "dropped"] = ""
+    how: Literal["", "superseded", "confirmed", "expired", "dropped", "erased"] = ""
     ended_by: str = ""
 
 
@@ -310,6 +311,12 @@ def drop(fact: Fact, *, now: float, by: str) -> Change:
     )
 
 
+def erase(found: Iterable[Fact], *, now: float, by: str) -> Change:
+    """End all of these, whose words go with their history."""
+    ended = tuple(_ended(fact, "erased", now, by) for fact in found)
+    return Change(said="it is erased", ended=ended)
+
+
 def _holds(fact: Fact | None, now: float) -> bool:
     return fact is not None and is_current(fact, now)
 
@@ -333,7 +340,7 @@ def _decided(guess: Fact | None, new: Fact, now: float, by: str) -> tuple[Fact, 
 
 def _ended(
     fact: Fact,
-    how: Literal["superseded", "confirmed", "expired", "dropped"],
+    how: Literal["superseded", "confirmed", "expired", "dropped", "erased"],
     now: float,
     by: str,
 ) -> Fact:

@@ -9,7 +9,7 @@ import msgspec
 
 from ...storage.reader import Reader
 from ..names import FACTS, FACTS_PAST, TASK_ROWS
-from ..task.rows import TaskRow
+from ..task.rows import ERASED, TaskRow
 from .facts import (
     GLOBAL,
     Fact,
@@ -98,9 +98,10 @@ def history(reader: Reader, key: str, scope: str = "", subject: str = "") -> lis
 
 
 def group_of(reader: Reader, task: str) -> str | None:
-    """The group of a task; None where there is no such task."""
-    row = reader.row(TASK_ROWS, task)
-    return None if row is None else msgspec.json.decode(row, type=TaskRow).group
+    """The group of a task; None where there is no such task, or none any more."""
+    value = reader.row(TASK_ROWS, task)
+    row = None if value is None else msgspec.json.decode(value, type=TaskRow)
+    return None if row is None or row.status == ERASED else row.group
 
 
 def facts_for(reader: Reader, task: str, query: str, now: float) -> list[Fact]:

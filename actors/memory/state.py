@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..events import Event, FactEnded, FactStated
+from ..events import Event, FactEnded, FactsErased, FactStated
 
 __all__ = ["MemoryState", "apply"]
 
@@ -28,4 +28,6 @@ def apply(state: MemoryState, event: Event) -> MemoryState:
             return MemoryState(version=version, core=state.core + core)
         case FactEnded(core=core):
             return MemoryState(version=version, core=state.core - core)
+        case FactsErased():
+            return MemoryState(version=version, core=state.core)
     raise TypeError(f"{type(event).__name__} does not belong to the memory")

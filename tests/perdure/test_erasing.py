@@ -215,3 +215,28 @@ def test_killed_at_any_moment_it_is_all_there_or_finished_at_the_next_start(
         assert leaking(folder) == []
     told = [decode(one) for one in records(folder / STORE)]
     assert sum(isinstance(one, TaskErased) for one in told) == 2
+
+
+def test_a_subject_is_exported_and_erased_from_another_process(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(folder / STORE, secretive(World())) as runtime:
+        runtime.memory.know("address", SECRET, subject="customer 7", core=True)
+        runtime.memory.know("address", "elsewhere", subject="customer 8")
+        code, value, _ = perdure("export", "--subject", "customer 7")
+        assert (code, value["is"], value["body"]["value"]) == (
+            0,
+            "record",
+            f'"{SECRET}"',
+        )
+        words = ("erase", "--subject", "customer 7", "--by", "an operator")
+        code, _, wrong = here(capsys, *words)
+        assert (code, "say so with --yes" in wrong) == (2, True)
+        code, value, _ = perdure(*words, "--yes")
+        assert (code, value["said"]) == (0, "1 facts are erased")
+        assert leaking(folder) == []
+        assert [one.subject for one in runtime.memory.facts()] == ["customer 8"]
+    for file in folder.iterdir():
+        assert b"customer 7" not in file.read_bytes()
+    for words in (("erase", "--by", "me", "--yes"), ("export",)):
+        assert "give the ID of a task, or --subject" in here(capsys, *words)[2]

@@ -35,7 +35,7 @@ from perdure.actors.tool import Tool
 from perdure.context import request_characters
 from perdure.models import ModelReply, ModelRequest, Scripted, ToolCall
 
-GOAL = "Go through the pages of 导出2023年5月 in order, then book the table by its id."
+GOAL = "Look at page after page of 导出2023年5月, then book the table by its id."
 ROUNDS = 500
 SHORT_ROUNDS = 60
 FIRST = (1_000, 64_000)  # characters of a result, and of a request

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from perdure.context import (
+    OPENAI,
     BudgetedModel,
     ContextBudgetError,
+    Provider,
     demo,
     request_characters,
 )
@@ -75,6 +77,41 @@ def test_a_required_task_is_enforced_on_every_call() -> None:  # A65, A73
     model = BudgetedModel(Echo(), required_task="now")
     with pytest.raises(ContextBudgetError):
         asyncio.run(model.complete([user("now"), user("continue")], []))
+
+
+class Messages:
+    """A measure that counts messages."""
+
+    name = "messages"
+
+    def part(self, value: Any) -> int:
+        return 1
+
+    def total(self, messages: int, content: int, schemas: int) -> int:
+        return messages
+
+
+def test_every_call_is_fitted_by_the_rules_that_were_given() -> None:  # A73, A79
+    echo = Echo()
+    image = {"role": "user", "content": [{"type": "x-ray", "data": "0" * 999}]}
+    model = BudgetedModel(
+        echo,
+        max_characters=4,
+        profile="strict",
+        measure=Messages(),
+        provider=Provider(name="mine", parts={"x-ray": 10}),
+    )
+    asyncio.run(model.complete([image, says("a"), user("b"), image], []))
+    asyncio.run(model.complete([image, says("a"), user("b"), user("c"), image], []))
+    assert [report.after for report in model.reports] == [4, 4]
+    with pytest.raises(ContextBudgetError, match="neither content nor calls"):
+        asyncio.run(model.complete([user("t"), says(None)], []))
+
+
+@pytest.mark.parametrize("options", [{"profile": "lax"}, {"provider": OPENAI}])
+def test_bad_options_are_refused_when_built(options: Any) -> None:
+    with pytest.raises(ContextBudgetError):
+        BudgetedModel(Echo(), **options)
 
 
 def test_demo_runs_four_calls_under_its_limit() -> None:  # A74, A75, A76

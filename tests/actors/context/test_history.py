@@ -110,6 +110,28 @@ def test_cuts_are_rare_and_nothing_changes_between_them() -> None:  # K17
     assert 1 <= cuts <= 20
 
 
+def test_each_cut_counts_what_it_drops_itself() -> None:  # A70
+    history = History([], max_characters=3_000, profile="runtime")
+    given: list[dict[str, Any]] = []
+    dropped = [0, 0, 0]
+    for number in range(60):
+        new = [user(f"turn {number}"), calls(f"c{number}"), result(f"c{number}", "x")]
+        history.append(*new)
+        given += new
+        report = history.fit().report
+        dropped[0] += report.dropped_messages
+        dropped[1] += report.dropped_turns
+        dropped[2] += report.dropped_exchanges
+    left = history.fit().messages[1:]
+    assert left == given[len(given) - len(left) :]
+    gone = given[: len(given) - len(left)]
+    assert dropped == [
+        len(gone),
+        sum(one["role"] == "user" for one in gone),
+        sum(one["role"] == "tool" for one in gone),
+    ]
+
+
 def test_a_request_that_was_refused_moves_no_cut() -> None:
     history = History([], max_characters=1_000, profile="runtime")
     history.append(user("task"), says("a"), says("b"), says("x" * 2_000))

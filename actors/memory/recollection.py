@@ -1,7 +1,7 @@
-"""The tool `recall`: a task searches its own record and that of its sub-tasks.
+"""The tool `recall`: a task searches its own record and that of its sub-tasks (A31).
 
 What other tasks did it never sees, nor what its parent did: a sub-task is told by its
-goal and its inputs.
+goal and its inputs. Facts that fit come with it, of the scopes that the task knows of.
 """
 
 from __future__ import annotations
@@ -10,8 +10,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from ...storage.errors import Undecodable
+from ...storage.reader import Reader
 from ..errors import Misuse
 from ..protocol import Inquire
+from .episodes import plain
+from .facts import Fact
+from .lookup import facts_for
 from .searching import Hit, Question, question
 
 if TYPE_CHECKING:
@@ -20,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Recollection", "told"]
 
 HITS = 6
+FACTS = 4
+VALUE = 100  # characters of a fact's value that are shown
 TEXT = 2_000  # characters of an answer
 
 
@@ -42,25 +51,37 @@ class Recollection:
             return
         self._open.add(key)
 
-        def found(said: list[Hit] | str) -> None:
-            self._open.discard(key)
-            if isinstance(said, str):
-                memory.answer(asked, "", error=said)
-            else:
-                memory.answer(asked, told(said, wanted))
+        now = memory.house.now()
 
-        def flushed(_: object) -> None:
+        def known(reader: Reader) -> list[Fact]:
+            try:
+                return facts_for(reader, asked.task, wanted.query, now)
+            except (Undecodable, msgspec.MsgspecError):
+                return []  # what is damaged there is no reason not to search here
+
+        def search(facts: list[Fact]) -> None:
+            def found(said: list[Hit] | str) -> None:
+                self._open.discard(key)
+                if isinstance(said, str):
+                    memory.answer(asked, "", error=said)
+                else:
+                    memory.answer(asked, told(said, wanted, facts))
+
             memory.house.library.ask(wanted, found)
 
-        # Behind all appends so far: what the task has just done is found.
-        memory.house.journal.read(lambda reader: reader.durable_seq, flushed)
+        # Behind all appends so far: what the task has just done is found, too.
+        memory.read(known, search)
 
 
-def told(hits: Sequence[Hit], asked: Question) -> str:
-    """What a model is told of its hits: at most 2,000 characters, whole hits only."""
-    if not hits:
+def told(hits: Sequence[Hit], asked: Question, facts: Sequence[Fact] = ()) -> str:
+    """What a model is told: facts, then hits; whole ones, 2,000 characters in all."""
+    if not hits and not facts:
         return "Nothing in the record of this task answers that; try other words."
-    lines = ["Found, best first; read_evidence shows one whole:"]
+    lines = [_known(fact) for fact in facts[:FACTS]]
+    if lines:
+        lines.insert(0, "Known, beyond this request:")
+    if hits:
+        lines.append("Found, best first; read_evidence shows one whole:")
     for hit in hits:
         evidence = hit.evidence
         if evidence and hit.task != asked.task:
@@ -72,3 +93,13 @@ def told(hits: Sequence[Hit], asked: Question) -> str:
     while len("\n".join(lines)) > TEXT:
         lines.pop()
     return "\n".join(lines)
+
+
+def _known(fact: Fact) -> str:
+    """A fact on a line, as far as there is room beside the hits."""
+    guess = " (only supposed)" if fact.status == "hypothesis" else ""
+    about = f" of {fact.subject}" if fact.subject else ""
+    origin = fact.evidence[:VALUE] or "a person"
+    value = plain(fact.value)
+    value = value if len(value) <= VALUE else f"{value[:VALUE]}…"
+    return f"- {fact.key}{about}: {value}{guess}, from {origin}"

@@ -155,6 +155,22 @@ def test_an_answer_is_bounded_and_holds_whole_hits_only() -> None:
     assert len(told([huge] * 3, Question(query="x", task="t"))) <= 2_000
 
 
+def test_facts_that_fit_come_with_what_was_found() -> None:
+    house = House(asker(LOOK, ASK))  # A31
+    memory = house.runtime.memory
+    memory.know("itgc owner", "the audit team")
+    memory.know("itgc owner", "somebody else", scope="group:other")
+    memory.know("zone", "east")
+    task = house.submit()
+    house.finish(task.id)
+    (outcome,) = recalled(house, task.id)
+    first, fact, second, hit = outcome.result.split("\n")
+    assert first == "Known, beyond this request:"
+    assert fact.startswith("- itgc owner: the audit team, from ")
+    assert second == "Found, best first; read_evidence shows one whole:"
+    assert hit.endswith(NOTE)
+
+
 def test_a_search_does_not_find_itself() -> None:
     house = House(asker(LOOK, [("recall", {"query": "zebra"})], ASK))
     task = house.submit()

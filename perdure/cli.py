@@ -68,7 +68,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -87,8 +87,6 @@ __all__ = [
     "text",
 ]
 
-T = TypeVar("T")
-
 DONE = 0
 UNDONE = 1
 MISUSE = 2
@@ -96,7 +94,36 @@ NOT_ENDED = 3
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 PIPE_CLOSED = 141  # 128 + SIGPIPE
 STORE = "tasks.db"
-GROUPS = ("tool", "model", "step", "day")
+COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
+    "ps": (".cli_read", "List all tasks."),
+    "show": (".cli_read", "Show one task."),
+    "effects": (".cli_read", "Show contacts with the outside."),
+    "log": (".cli_read", "Show a task's events in order."),
+    "request": (".cli_read", "Show what the model was shown."),
+    "spend": (".cli_read", "Show what one task, or all of them, used."),
+    "recall": (".cli_recall", "Search what tasks did and found."),
+    "run": (".cli_run", "Run an agent's task to its next stop."),
+    "cancel": (".cli_ask", "End a task after the operations in flight."),
+    "resume": (".cli_ask", "Let a paused or parked task go on."),
+    "extend": (".cli_ask", "Add to a task's limits; one paused for money goes on."),
+    "limit": (".cli_ask", "Lower a task's limits; below what is used, it pauses."),
+    "approve": (".cli_ask", "Let a call run that waits for a person, or change it."),
+    "reject": (
+        ".cli_ask",
+        "Refuse a call that waits for a person, even if it is approved.",
+    ),
+    "resolve": (
+        ".cli_ask",
+        "Say whether an effect happened whose outcome is unknown.",
+    ),
+    "facts": (".cli_facts", "List what is known beyond one task."),
+    "know": (".cli_facts", "Keep a fact; one of another value ends."),
+    "confirm": (".cli_facts", "Make a fact of a hypothesis."),
+    "drop": (".cli_facts", "End a fact or a hypothesis that does not hold."),
+    "export": (".cli_export", "Write all that is held about a task, or a subject."),
+    "erase": (".cli_ask", "Take an ended task, or facts, out of the store for good."),
+    "demo": (".demo.command", "Kill and recover a real report job."),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -163,95 +190,14 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         usage="perdure COMMAND [options]",
     )
     commands = parser.add_subparsers(metavar="COMMAND", prog="perdure", required=True)
-
-    def command(name: str, act: Callable[..., int], about: str) -> _Parser:
-        made: _Parser = commands.add_parser(name, description=about, allow_abbrev=False)
-        made.set_defaults(act=act)
-        return made
-
-    _reading(command("ps", _ps, "List all tasks."))
-    for name, act, about in (
-        ("show", _show, "Show one task."),
-        ("log", _log, "Show a task's events in order."),
-    ):
-        one = command(name, act, about)
-        one.add_argument("task", metavar="ID", type=text, help="a task, see perdure ps")
-        _reading(one)
-    effects = command("effects", _effects, "Show contacts with the outside.")
-    effects.add_argument("task", metavar="ID", type=text, nargs="?", help="a task")
-    effects.add_argument(
-        "--unknown",
-        action="store_true",
-        help="those that may have happened, and that wait for a person",
-    )
-    _reading(effects)
-    shown = command("request", _request, "Show what the model was shown.")
-    shown.add_argument("task", metavar="ID", type=text, help="a task, see perdure ps")
-    shown.add_argument("--round", metavar="N", type=int, help="its Nth model call")
-    shown.add_argument(
-        "--why", action="store_true", help="why each unit was kept, shrunk or dropped"
-    )
-    shown.add_argument(
-        "--layers", action="store_true", help="its messages by layer, as JSON"
-    )
-    _reading(shown)
-    recall = command("recall", _other("cli_recall"), "Search what tasks did and found.")
-    if words[:1] == ["recall"]:
-        from . import cli_recall
-
-        cli_recall.add_arguments(recall)
-        _reading(recall)
-    spend = command("spend", _spend, "Show what one task, or all of them, used.")
-    spend.add_argument("task", metavar="ID", type=text, nargs="?", help="a task")
-    spend.add_argument("--by", choices=GROUPS, help="what to sum up by")
-    _reading(spend)
-    run = command("run", _other("cli_run"), "Run an agent's task to its next stop.")
-    for name, about in (
-        ("cancel", "End a task after the operations in flight."),
-        ("resume", "Let a paused or parked task go on."),
-        ("extend", "Add to a task's limits; one paused for money goes on."),
-        ("limit", "Lower a task's limits; below what is used, it pauses."),
-        ("approve", "Let a call run that waits for a person, or change it."),
-        ("reject", "Refuse a call that waits for a person, even if it is approved."),
-        ("resolve", "Say whether an effect happened whose outcome is unknown."),
-        ("erase", "Take an ended task, or facts, out of the store for good."),
-    ):
-        asking = command(name, _ask, about)
-        if words[:1] == [name]:
-            from . import cli_ask
-
-            cli_ask.add_arguments(asking, name)
-            _reading(asking)
-    for name, about in (
-        ("facts", "List what is known beyond one task."),
-        ("know", "Keep a fact; one of another value ends."),
-        ("confirm", "Make a fact of a hypothesis."),
-        ("drop", "End a fact or a hypothesis that does not hold."),
-    ):
-        knowing = command(name, _other("cli_facts"), about)
-        if words[:1] == [name]:
-            from . import cli_facts
-
-            cli_facts.add_arguments(knowing, name)
-            _reading(knowing)
-    export = command(
-        "export", _other("cli_export"), "Write all that is held about a task."
-    )
-    if words[:1] == ["export"]:
-        from . import cli_export
-
-        cli_export.add_arguments(export)
-        _reading(export)
-    demo = command("demo", _demo, "Kill and recover a real report job.")
-    if words[:1] == ["run"]:
-        from . import cli_run
-
-        cli_run.add_arguments(run)
-        _reading(run)
-    if words[:1] == ["demo"]:
-        from .demo import command as demo_command
-
-        demo_command.add_arguments(demo)
+    for name, (module, about) in COMMANDS.items():
+        made = commands.add_parser(name, description=about, allow_abbrev=False)
+        if words[:1] == [name]:  # only what is asked for is imported
+            part = importlib.import_module(module, __package__)
+            part.add_arguments(made, name)
+            made.set_defaults(act=part.run)
+            if name != "demo":
+                _reading(made)
     return parser
 
 
@@ -274,124 +220,6 @@ def text(word: str) -> str:
     except UnicodeEncodeError:
         raise argparse.ArgumentTypeError(f"{word!r} is not valid UTF-8") from None
     return word
-
-
-# ── commands ─────────────────────────────────────────────────────────────────────
-
-
-def _ps(arguments: argparse.Namespace) -> int:
-    from . import views, views_text
-    from .storage.reader import open_reader
-
-    with open_reader(arguments.store) as reader:
-        found = views.tasks(reader)
-    return _told(arguments, found, views_text.tasks_text)
-
-
-def _show(arguments: argparse.Namespace) -> int:
-    from . import views, views_text
-    from .storage.reader import open_reader
-
-    with open_reader(arguments.store) as reader:
-        found = views.sheet(reader, views.find(reader, arguments.task))
-    return _told(arguments, found, views_text.sheet_text)
-
-
-def _effects(arguments: argparse.Namespace) -> int:
-    from . import views, views_effects, views_text
-    from .storage.reader import open_reader
-
-    with open_reader(arguments.store) as reader:
-        word = arguments.task
-        task = "" if word is None else views.find(reader, word)
-        if arguments.unknown:
-            found = views_effects.unknown(reader, task)
-        elif task:
-            found = views_effects.effects(reader, task)
-        else:
-            tasks = [one.task for one in views.tasks(reader)]
-            found = [
-                line for one in tasks for line in views_effects.effects(reader, one)
-            ]
-    return _told(arguments, found, views_text.effects_text)
-
-
-def _request(arguments: argparse.Namespace) -> int:
-    from . import views, views_request
-    from .storage.reader import open_reader
-
-    with open_reader(arguments.store) as reader:
-        task = views.find(reader, arguments.task)
-        found, rendered = views_request.request(reader, task, arguments.round)
-    if arguments.layers:
-        document = views_request.layers_document(task, rendered)
-        if arguments.json:
-            say_json(document)
-        else:
-            plain = msgspec.to_builtins(document)
-            say(json.dumps(plain, ensure_ascii=False, indent=2).split("\n"))
-        return DONE
-    why = arguments.why
-    return _told(arguments, found, lambda one: views_request.request_text(one, why=why))
-
-
-def _spend(arguments: argparse.Namespace) -> int:
-    from . import views, views_spend, views_text
-    from .storage.reader import open_reader
-
-    with open_reader(arguments.store) as reader:
-        given = arguments.task
-        task = None if given is None else views.find(reader, given)
-        by: Any = arguments.by or "task"
-        found = views_spend.spend(reader, task, by)
-    return _told(arguments, found, views_text.spend_text)
-
-
-def _told(
-    arguments: argparse.Namespace, found: T, text: Callable[[T], Iterable[str]]
-) -> int:
-    """Print what was found, as JSON or as text."""
-    if arguments.json:
-        say_json(found)
-    else:
-        say(text(found))
-    return DONE
-
-
-def _log(arguments: argparse.Namespace) -> int:
-    from . import views, views_effects, views_text
-    from .storage.reader import open_reader
-
-    with open_reader(arguments.store) as reader:
-        found = views_effects.log(reader, views.find(reader, arguments.task))
-        if arguments.json:
-            say_json(list(found))
-        else:
-            say(map(views_text.log_line, found))
-    return DONE
-
-
-def _other(name: str) -> Callable[[argparse.Namespace], int]:
-    """What a module runs that is imported when it is asked for."""
-
-    def act(arguments: argparse.Namespace) -> int:
-        module = importlib.import_module(f".{name}", __package__)
-        code: int = module.run(arguments)
-        return code
-
-    return act
-
-
-def _ask(arguments: argparse.Namespace) -> int:
-    from . import cli_ask
-
-    return cli_ask.ask(arguments)
-
-
-def _demo(arguments: argparse.Namespace) -> int:
-    from .demo import command
-
-    return command.run(arguments)
 
 
 # ── output ───────────────────────────────────────────────────────────────────────

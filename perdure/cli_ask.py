@@ -30,7 +30,7 @@ from .storage.records import Command
 from .views_approvals import call_instead, find_approval
 from .views_effects import check_unknown, find_effect, result_text
 
-__all__ = ["add_arguments", "add_asking", "ask", "send"]
+__all__ = ["add_arguments", "add_asking", "run", "send"]
 
 TIMEOUT = 5.0  # seconds
 LOOK_EVERY = 0.05  # seconds
@@ -106,7 +106,7 @@ def add_asking(parser: argparse.ArgumentParser, *, names: bool = True) -> None:
     )
 
 
-def ask(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Send the command and wait for its answer; it is kept without one, too."""
     kind = arguments.kind
     amounts = _amounts(arguments) if kind in MONEY else {}

@@ -19,7 +19,7 @@ from .storage.reader import open_reader
 __all__ = ["add_arguments", "run"]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, _: str) -> None:
     """The options of `export`, but for those that all commands share."""
     add = parser.add_argument
     add("task", metavar="ID", type=text, nargs="?", help="a task, see perdure ps")

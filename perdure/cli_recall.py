@@ -14,7 +14,7 @@ from .views_text import hit_lines
 __all__ = ["add_arguments", "run"]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, _: str) -> None:
     """What this command takes, but for what all commands share."""
     add = parser.add_argument
     add("query", metavar="QUERY", type=text, help="words; nothing in them is syntax")

@@ -43,7 +43,7 @@ CODES = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, _: str) -> None:
     """The options of `run`, but for those that all commands share."""
     add = parser.add_argument
     add("agent", metavar="MODULE:AGENT", type=text, help="e.g. jobs:reporter")

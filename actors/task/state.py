@@ -50,8 +50,8 @@ from ..events import (
     Undoes,
 )
 from . import gates
-from .failures import Failure, blocked, observed, paused
 from .calibration import Seen, seen_after
+from .failures import Failure, blocked, observed, paused
 from .parts import Op, PauseState, Recovery, Shortage, StepState
 from .rest import Rest, rest_after
 

@@ -21,7 +21,7 @@ MOST_KILLS = 20  # a task is parked when a 21st recovery within the hour would b
 ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, _: str) -> None:
     """The demo's options."""
     parser.add_argument(
         "--kills", type=_count, help=f"how often to kill the process ({KILLS})"

@@ -132,6 +132,8 @@ class Agent:
             stored with it.
         max_rounds: model replies a task without a plan may take; None takes the
             baseline's 50.
+        summaries: have the model sum up exchanges before they leave a request, in one
+            more call; without, they are left out by rule.
         price: what the model's tokens cost; None is unknown, never zero.
         measure: what `request_limit` counts: ``characters`` of canonical JSON;
             ``estimate``, tokens estimated from above by script and moved towards what
@@ -163,6 +165,7 @@ class Agent:
         rules: Sequence[Rule] = (),
         measure: str = "characters",
         request_limit: int | None = None,
+        summaries: bool = False,
     ) -> None:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise Misuse(f"agent name {name!r}: use 1-64 letters, digits, . _ or -")
@@ -182,6 +185,7 @@ class Agent:
         self.rules = check_rules(rules, f"agent {name!r}")
         self.measure = measure
         self.request_limit = request_limit
+        self.summaries = summaries
         self.service: str = getattr(model, "service", "")
         self._check()
         self.fixed = FixedLayer(instructions=instructions, tools=self.schemas())
@@ -222,6 +226,11 @@ class Agent:
                 "number of at least 1"
             )
         self._check_request()
+        if not isinstance(self.summaries, bool):
+            raise Misuse(
+                f"agent {self.name!r}: summaries={self.summaries!r} must be True or "
+                "False"
+            )
         if self.price is not None and not isinstance(self.price, Price):
             raise Misuse(
                 f"agent {self.name!r}: price={self.price!r} is no Price; give "

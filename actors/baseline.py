@@ -58,6 +58,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     probe_attempts: int = 5
     floor: float = 0.10  # share of a grant kept for winding up (B78)
     closing_tokens: int = 256  # output of the last call before a pause for money
+    summary_failures: int = 2  # in a row, then a task asks for no summary (K15)
     alert: float = 0.20  # share left at which an alert goes out (B81)
     tool_timeout: float = 60.0  # seconds
     model_timeout: float = 120.0  # seconds

@@ -54,6 +54,7 @@ __all__ = [
     "PoolOpened",
     "ProgressMade",
     "ProgressSeen",
+    "Purpose",
     "QueueReopened",
     "RecoveriesForgiven",
     "RecoveryBegan",
@@ -73,6 +74,8 @@ __all__ = [
     "StepStarted",
     "SubtaskEnded",
     "SubtaskStarted",
+    "SummaryRefused",
+    "SummaryTaken",
     "TaskActivated",
     "TaskClosed",
     "TaskClosing",
@@ -93,6 +96,7 @@ __all__ = [
 ]
 
 Amounts: TypeAlias = dict[str, int]
+Purpose: TypeAlias = Literal["work", "declare", "closing", "summarise"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,13 +116,19 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
 
 
-class CallModel(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
-    """Ask the model: for the step's work, a recovery declaration, or a closing turn.
+class CallModel(
+    msgspec.Struct, frozen=True, kw_only=True, tag="model", omit_defaults=True
+):
+    """Ask the model: for the step's work, or for a word besides it.
 
-    In the last one it says where the task stands before that pauses for money.
+    That is a declaration after a recovery, where the task stands before it pauses for
+    money (``closing``), or a summary of the exchanges `since` to `until`, for a request
+    that they do not fit into any more.
     """
 
-    purpose: Literal["work", "declare", "closing"]
+    purpose: Purpose
+    since: int = 0
+    until: int = 0
 
 
 class Undoes(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,7 +246,7 @@ class RequestBuilt(Event, frozen=True, kw_only=True):
     and last ids of the scratch blocks: a block is an exchange, named by its model call.
     Bulky results of blocks before `shrunk` are shown by reference. `findings` are what
     is kept of the blocks that this request shrank or dropped, `bare` says that no
-    finding is in it, since there was no room for any.
+    finding is in it, and no summary, since there was no room for any.
     `fixed` is the SHA-256 of the blob that holds instructions and tools.
 
     The request takes `size` of `limit`, both in `measure`, whose estimate of tokens is
@@ -307,6 +317,33 @@ class DriftOver(Event, frozen=True, kw_only=True):
     """The newest actions have to do with the goal again."""
 
     score: float
+
+
+class SummaryTaken(Event, frozen=True, kw_only=True):
+    """Requests show a summary in place of the exchanges `since` to `until` (A94).
+
+    `text` is its JSON, of operation `op`. It replaces the exchanges `replaced`, by
+    evidence id, which stay in the record, and the summary before it; `kept` are the
+    names and values that were found in it.
+    """
+
+    op: int
+    text: str
+    since: int
+    until: int
+    replaced: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+
+
+class SummaryRefused(Event, frozen=True, kw_only=True):
+    """No summary came of operation `op`: requests are cut by rule (A41).
+
+    With `failed` it counts towards the number after which none is asked for.
+    """
+
+    op: int
+    why: str
+    failed: bool = True
 
 
 class AnswerRefused(Event, frozen=True, kw_only=True):
@@ -928,6 +965,8 @@ EVENTS: tuple[type[Event], ...] = (
     AnchorsRefused,
     DriftFound,
     DriftOver,
+    SummaryTaken,
+    SummaryRefused,
     AnswerRefused,
     StepEnded,
     TaskPaused,

@@ -17,7 +17,8 @@ from .budget.estimates import Samples
 from .context.blocks import Block, Fate, Window
 from .context.facts import Finding
 from .context.render import TaskView
-from .events import Amounts, Anchor, Known, TaskSubmitted, Undoes
+from .context.summary import Subject
+from .events import Amounts, Anchor, Known, Purpose, TaskSubmitted, Undoes
 from .ledger.entry import Entry
 from .memory.facts import Said
 from .model import ModelRequest
@@ -302,16 +303,18 @@ class Assemble(Message, frozen=True, kw_only=True):
     """Build the request of a model call from layers, fitted and validated.
 
     All that goes in is here: asked twice, late or after a crash, the answer is one.
+    `subject` is what a summary is asked of: as many of its blocks as fit.
     """
 
     op: int
     attempt: int
     view: TaskView
     scratch: tuple[Block, ...]
-    purpose: Literal["work", "declare", "closing"]
+    purpose: Purpose
     window: Window
     reply_to: Address
     scale: int = 1_000  # thousandths of the estimate of tokens
+    subject: Subject | None = None
 
 
 class Built(Message, frozen=True, kw_only=True):

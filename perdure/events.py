@@ -21,6 +21,8 @@ NAMES: dict[str, str] = {
     "AnchorsRefused": "anchors.refused",
     "DriftFound": "drift.found",
     "DriftOver": "drift.over",
+    "SummaryTaken": "summary.taken",
+    "SummaryRefused": "summary.refused",
     "AnswerRefused": "answer.refused",
     "StepEnded": "step.ended",
     "TaskPaused": "task.paused",

@@ -7,21 +7,20 @@ that it was rendered from, and the exchanges that were in it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from .actors.agent import FixedLayer
-from .actors.context.blocks import Block, Fate, Layer, Window
+from .actors.context.blocks import Fate, Layer, Window
 from .actors.context.build import request_blocks
 from .actors.context.known import Known
 from .actors.context.measures import named
 from .actors.context.render import OperationView
 from .actors.context.shrink import assemble_shrinking
+from .actors.context.summing import summing
 from .actors.events import (
     CallModel,
     ContextRebuilt,
-    DecisionMade,
     Event,
     KnowledgeTaken,
     RequestBuilt,
@@ -31,10 +30,11 @@ from .actors.events import (
 )
 from .actors.ledger import entry as ledger
 from .actors.ledger.entry import Entry, LedgerState
-from .actors.model import Message, ModelReply, ToolSchema
+from .actors.model import Message, ToolSchema
 from .actors.task import state as task_state
-from .actors.task.recovery import exchange, operations, told, view_of
+from .actors.task.recovery import exchanges, operations, view_of
 from .actors.task.state import TaskState
+from .actors.task.summaries import subject_of
 from .errors import Misuse
 from .folds import whole
 from .storage.errors import Undecodable
@@ -84,32 +84,36 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     facts = _facts(reader, stream, task, record, built)
     view = view_of(state, facts, closing=purpose == "closing")
     # A request shows in short what it cuts itself.
-    found = () if built.bare else _task_at(stream, record.version).findings
-    adrift = view.adrift and not built.bare
-    view = msgspec.structs.replace(view, findings=found, adrift=adrift)
+    found = _task_at(stream, record.version).findings
+    view = msgspec.structs.replace(view, findings=found)
+    if built.bare:
+        view = msgspec.structs.replace(view, findings=(), adrift=False, summary="")
     layer = _fixed(reader, built)
     known = Known(layer.tools, named(built.measure, built.scale))
     fixed, stable, moving = request_blocks(
         layer.instructions, view, purpose=purpose, opens=known.opens
     )
-    made = assemble_shrinking(
-        fixed,
-        stable,
-        _scratch(
-            _calls(reader, task, record.seq, built.facts_until + 1),
-            built,
-            _asides(stream),
+    since = built.facts_until + 1 if work else 0
+    entries = _calls(reader, task, record.seq, since)
+    if purpose == "summarise":
+        shown = {n for first, last in built.blocks for n in range(first, last + 1)}
+        subject = subject_of(state, exchanges(entries, shown))
+        made = summing(layer, subject, limit=built.limit, measure=known.measure)
+    else:
+        made = assemble_shrinking(
+            fixed,
+            stable,
+            exchanges(entries, range(built.op)) if work else [],
+            moving,
+            layer.tools if work else [],
+            limit=built.limit,
+            window=Window(
+                start=built.window, omitted=built.omitted, shrunk=built.shrunk
+            )
+            if work
+            else Window(),
+            known=known,
         )
-        if work
-        else [],
-        moving,
-        layer.tools if work else [],
-        limit=built.limit,
-        window=Window(start=built.window, omitted=built.omitted, shrunk=built.shrunk)
-        if work
-        else Window(),
-        known=known,
-    )
     if made.digest != built.digest and _lacks(stream, built.view):
         raise Misuse(f"request {op} of task {task} showed facts that were erased")
     if made.digest != built.digest:
@@ -219,35 +223,3 @@ def _fixed(reader: Reader, built: RequestBuilt) -> FixedLayer:
     if body is None:
         raise Undecodable(f"blob {built.fixed}", "it is not in the store")
     return msgspec.json.decode(body, type=FixedLayer)
-
-
-def _asides(stream: Sequence[tuple[Record, Event]]) -> set[int]:
-    """The model calls that were not the step's work: never in scratch."""
-    return {
-        event.op
-        for _, event in stream
-        if isinstance(event, DecisionMade)
-        and isinstance(event.action, CallModel)
-        and event.action.purpose != "work"
-    }
-
-
-def _scratch(
-    entries: Sequence[Entry], built: RequestBuilt, asides: set[int]
-) -> list[Block]:
-    """The exchanges that the request could have held, made as the task made them."""
-    blocks: list[Block] = []
-    for entry in entries:
-        if entry.kind != "model" or entry.status != "completed":
-            continue
-        if entry.op in asides or entry.op >= built.op:
-            continue
-        reply = msgspec.json.decode(entry.result, type=ModelReply)
-        results: list[Any] = [one for one in entries if one.parent == entry.op]
-        texts = [(f"{entry.op}.{n}", told(one)) for n, one in enumerate(results)]
-        calls = reply.tool_calls[: len(texts)]
-        reply = msgspec.structs.replace(reply, tool_calls=calls)
-        if texts or (reply.content or "").strip():
-            ops = [one.op for one in results]
-            blocks.append(exchange(entry.op, reply, texts, ops))
-    return blocks

@@ -57,6 +57,7 @@ class Context(Actor):
                     newest=rules.newest,
                 ),
                 known=self._known,
+                subject=message.subject,
             )
         except ContextBudgetError as error:
             return Built(
@@ -81,7 +82,7 @@ class Context(Actor):
             attempt=message.attempt,
             request=request,
             digest=made.digest,
-            window=made.window,
+            window=made.window if message.subject is None else message.window,
             blocks=made.kept,
             characters=made.characters,
             error="",

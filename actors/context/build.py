@@ -18,6 +18,8 @@ from .known import Known
 from .layers import Assembled, assemble
 from .render import TaskView, render_moving, render_recovery, render_task_stable
 from .shrink import assemble_shrinking
+from .summary import Subject
+from .summing import summing
 
 __all__ = ["Fitted", "Rules", "build", "request_blocks"]
 
@@ -36,7 +38,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         made: the request itself.
         findings: what is kept of the blocks that it dropped or shrank.
-        bare: there is no room for findings, or for a reminder of the goal.
+        bare: there is no room for findings, a reminder of the goal, or a summary.
     """
 
     made: Assembled
@@ -50,7 +52,8 @@ def request_blocks(
     """The fixed, stable and moving blocks of one request; pure.
 
     What is asked besides the work itself is asked in the three modules of a recovery.
-    `opens` says whether the model has tools that open the record.
+    `opens` says whether the model has tools that open the record. A summary stands last
+    in the stable part: between two summaries its bytes stay.
     """
     system = {"role": "system", "content": instructions}
     fixed = [Block(id=0, layer="fixed", origin="agent", messages=(system,))]
@@ -63,6 +66,11 @@ def request_blocks(
         text = render_moving(view, opens=opens)
         goal = {"role": "user", "content": render_task_stable(view)}
         stable.append(Block(id=0, layer="task", origin="task", messages=(goal,)))
+        if view.summary:
+            said = {"role": "user", "content": view.summary}
+            stable.append(
+                Block(id=1, layer="scratch", origin="summary", messages=(said,))
+            )
     last = {"role": "user", "content": text}
     return fixed, stable, Block(id=0, layer="task", origin="task", messages=(last,))
 
@@ -76,11 +84,18 @@ def build(
     window: Window,
     rules: Rules,
     known: Known,
+    subject: Subject | None = None,
 ) -> Fitted:
     """Fit a request; what it cuts is shown in short by the same request.
 
+    With a `subject` it asks for a summary of that, and of nothing else.
+
     Raises `ContextBudgetError` where what must be in does not fit.
     """
+    if subject is not None:
+        return Fitted(
+            made=summing(layer, subject, limit=rules.limit, measure=known.measure)
+        )
     if purpose != "work":
         made, bare = _fitted(layer, view, (), purpose, Window(), rules, known)
         return Fitted(made=made, bare=bare)
@@ -114,11 +129,11 @@ def _fitted(
     rules: Rules,
     known: Known,
 ) -> tuple[Assembled, bool]:
-    """The request, and whether it had to do without findings and the reminder.
+    """The request, and whether it had to do without findings, reminder and summary.
 
     They cost neither the request nor the newest exchange as it is.
     """
-    bare = msgspec.structs.replace(view, findings=(), adrift=False)
+    bare = msgspec.structs.replace(view, findings=(), adrift=False, summary="")
     views = [view] if view == bare else [view, bare]
     fits = [assemble]
     if rules.newest == "reference" and scratch:

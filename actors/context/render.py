@@ -109,6 +109,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
         adrift: the newest actions have little to do with the goal.
         uncertain: what the record cannot decide.
         next: the suggested next action.
+        summary: what a summary says of exchanges that are not shown any more.
     """
 
     goal: str
@@ -126,6 +127,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     adrift: bool = False
     uncertain: tuple[str, ...] = ()
     next: str = ""
+    summary: str = ""
 
 
 def render_task_stable(view: TaskView) -> str:
@@ -189,6 +191,8 @@ def render_recovery(view: TaskView, kind: str = "recovery") -> str:
         facts.append(f"Found before, in short:\n{found}")
     if view.failures:
         facts.append(f"Failed before:\n{_failed(view)}")
+    if view.summary:
+        facts.append(view.summary)
     facts.append("Values, with their evidence, stand in the JSON at the end.")
     action = [view.next or "Go on from the break; do not plan anew."]
     if view.claims:

@@ -39,6 +39,7 @@ from ..protocol import (
 )
 from ..requests import Overdue, Requests
 from . import decide as next_
+from . import summaries
 from .approvals import AnswersFound, Approvals, Gated
 from .compensation import Compensation, UndoFound
 from .drifting import Drifting
@@ -332,6 +333,7 @@ class Task(Durable[TaskState]):
                 status="unknown" if doubt else "failed",
                 reason=reason,
             ),
+            *summaries.dropped(op, reason),
             rows=[*self.approvals.dropped(op), *self.slots.dropped(op)],
         )
 

@@ -1,4 +1,4 @@
-"""What the ledger is asked for: one attempt of an operation, as the task has it."""
+"""What the others are asked for: one attempt of an operation, as the task has it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..events import CallTool
+from ..context.blocks import Block, Window
+from ..events import CallModel, CallTool, Purpose
 from ..model import ModelRequest
-from ..protocol import Perform
+from ..protocol import Assemble, Perform
 from ..rules import Rule
+from . import summaries
+from .calibration import scale_of
+from .recovery import view_of
 from .state import Op
 
 if TYPE_CHECKING:
     from .actor import Task
 
-__all__ = ["attempt_of", "rules_of"]
+__all__ = ["attempt_of", "request_of", "rules_of"]
 
 
 def rules_of(task: Task) -> tuple[Rule, ...]:
@@ -23,14 +27,36 @@ def rules_of(task: Task) -> tuple[Rule, ...]:
     return tuple(dict.fromkeys([*task.state.task.rules, *task.agent.rules]))
 
 
+def request_of(
+    task: Task, op: Op, purpose: Purpose, scratch: tuple[Block, ...]
+) -> Assemble:
+    """The message that asks the context for the request of a model call."""
+    state = task.state
+    done = task.pipeline.operations
+    return Assemble(
+        op=op.op,
+        attempt=op.attempt,
+        view=view_of(state, done, closing=purpose == "closing"),
+        scratch=scratch,
+        purpose=purpose,
+        window=Window() if purpose in ("declare", "closing") else state.window,
+        subject=summaries.subject(task, op),
+        reply_to=task.address,
+        scale=scale_of(state.seen),
+    )
+
+
 def attempt_of(task: Task, op: Op, request: ModelRequest | None) -> Perform:
-    """The message that asks the ledger for an attempt of an operation."""
+    """The message that asks the ledger for an attempt of an operation.
+
+    A model call besides the step's work says its purpose in its name.
+    """
     model = Perform(
         op=op.op,
         attempt=op.attempt,
         step=op.step,
         kind="model",
-        name="model",
+        name=_model(op.action),
         arguments="",
         occurrence=op.op,
         call_id="",
@@ -59,3 +85,9 @@ def attempt_of(task: Task, op: Op, request: ModelRequest | None) -> Perform:
         undoes=action.undoes,
         rules=rules_of(task),
     )
+
+
+def _model(action: CallModel | CallTool) -> str:
+    if isinstance(action, CallTool) or action.purpose == "work":
+        return "model"
+    return f"model ({action.purpose})"

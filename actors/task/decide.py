@@ -13,6 +13,7 @@ import msgspec
 
 from ..events import CallTool
 from .state import Op, Shortage, TaskState
+from .summarised import is_summary
 
 __all__ = [
     "Abandon",
@@ -188,6 +189,8 @@ def decide(
     if state.shortage is not None:
         return (_wind_up(state, state.shortage),)
     opened = state.open_ops()
+    if asked := [op for op in opened if is_summary(op)]:
+        opened = asked  # the call that it is for is put together again afterwards
     if drives := _drives(opened, now):
         return drives
     if opened:

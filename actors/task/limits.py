@@ -9,7 +9,7 @@ import msgspec
 from ..budget.account import Refusal
 from ..events import CallTool
 from ..names import ledger
-from . import closing
+from . import asides, closing
 from .attempt import attempt_of
 from .state import Op
 
@@ -44,9 +44,9 @@ class Limits:
 
     def refuse(self, op: Op, refusal: Refusal) -> None:
         """The account did not set aside what this operation may use."""
-        if closing.is_closing(op):
-            closing.refuse(self._task, op, f"it cannot be paid: {refusal}")
-        elif isinstance(op.action, CallTool):
+        if asides.refused(self._task, op, f"it cannot be paid: {refusal}"):
+            return
+        if isinstance(op.action, CallTool):
             self._refused[op.op] = refusal
         else:
             self._pause(op, refusal)

@@ -15,7 +15,7 @@ import msgspec
 
 from ...storage.records import blob_digest
 from ...supervision.faults import hit
-from ..context.blocks import Block, Window
+from ..context.blocks import Block
 from ..events import (
     ActionObserved,
     Amounts,
@@ -28,21 +28,19 @@ from ..ledger.work import charged
 from ..model import ModelReply, ModelRequest, Usage
 from ..names import account, context, effect, ledger
 from ..protocol import (
-    Assemble,
     Built,
     Performed,
     Replied,
     Reserve,
     ReserveReply,
 )
-from . import closing
+from . import asides, closing, summaries
 from . import decide as next_
 from .anchoring import admitted
-from .attempt import attempt_of
-from .calibration import scale_of
+from .attempt import attempt_of, request_of
 from .decide import StopFor
 from .limits import Limits, sample_name
-from .recovery import exchange, told, view_of
+from .recovery import exchange, exchanges, told
 from .replies import read_reply
 from .state import Op
 
@@ -71,6 +69,7 @@ class Operations:
         self.replies: dict[int, ModelReply] = {}
         self.results: dict[int, str] = {}
         self._scratch: list[Block] = []
+        self._recorded: tuple[Entry, ...] = ()  # of the step, as of the last rebuild
         self._limits = Limits(task, self)
         self.sent: set[int] = set()
         self.in_doubt: set[int] = set()  # may have run, by the record
@@ -130,7 +129,7 @@ class Operations:
             return False
         if isinstance(op.action, CallTool):
             return not op.action.undoes
-        return op.action.purpose == "work"
+        return op.action.purpose in ("work", "summarise")
 
     @staticmethod
     def own(op: Op) -> Amounts:
@@ -140,20 +139,7 @@ class Operations:
 
     def _assemble(self, op: Op, action: CallModel) -> None:
         task = self._task
-        message = Assemble(
-            op=op.op,
-            attempt=op.attempt,
-            view=view_of(
-                task.state,
-                task.pipeline.operations,
-                closing=action.purpose == "closing",
-            ),
-            scratch=tuple(self._scratch),
-            purpose=action.purpose,
-            window=task.state.window if action.purpose == "work" else Window(),
-            reply_to=task.address,
-            scale=scale_of(task.state.seen),
-        )
+        message = request_of(task, op, action.purpose, tuple(self._scratch))
         to = task.house.address(context(task.id))
         task.requests.send(("assemble", op.op, op.attempt), to, message)
 
@@ -164,11 +150,11 @@ class Operations:
         op = task.state.ops.get(message.op)
         if not task.requests.answered(key) or op is None:
             return
-        if message.request is None and closing.is_closing(op):
-            closing.refuse(task, op, message.error)
-            return
         if message.request is None:
-            task.parting.stop_for(StopFor("context", message.error, "resume"), op)
+            if not asides.refused(task, op, message.error):
+                task.parting.stop_for(StopFor("context", message.error, "resume"), op)
+            return
+        if summaries.begin(task, op, message, self._scratch):
             return
         body = task.agent.fixed.body()
         fixed = blob_digest(body)
@@ -268,9 +254,9 @@ class Operations:
         if op.op in self.in_doubt:
             self.in_doubt.discard(op.op)
             task.parting.gone_on("unknown_effect")
-        if closing.is_closing(op):
-            closing.observe(task, op, outcome, again=message.again)
-        elif message.again:
+        if asides.observed(task, op, outcome, again=message.again):
+            return
+        if message.again:
             self._append_again(op, outcome, retry=False)
         elif isinstance(op.action, CallTool):
             self._observe_tool(op, op.action, outcome)
@@ -350,6 +336,7 @@ class Operations:
     def recall(self, entries: Sequence[Entry], until: int) -> None:
         """Take back from the record what belongs to the exchange after `until`."""
         open_ops = {op.op: op.attempt for op in self._task.state.open_ops()}
+        self._recorded = tuple(entries)
         for entry in entries:
             if entry.status == "unknown" and open_ops.get(entry.op) == entry.attempt:
                 self.in_doubt.add(entry.op)
@@ -377,6 +364,12 @@ class Operations:
         self.replies.clear()
         self.results.clear()
         self._scratch.clear()
+        self._recorded = ()
+
+    def blocks_of(self, ids: range) -> Sequence[Block]:
+        """Exchanges of the step; those before a recovery from the record."""
+        held = [block for block in self._scratch if block.id in ids]
+        return held or exchanges(self._recorded, ids)
 
     def _remember_exchange(self, parent: int) -> None:
         """Once all calls of a reply are observed, put the exchange into scratch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from ..anchors import MODEL
 from ..context.blocks import Block
 from ..context.measure import canonical
 from ..context.render import FactView, OperationView, StepView, TaskView
+from ..context.summary import render_summary
 from ..evidence import source_of
 from ..ledger.entry import Entry
 from ..model import ModelReply
@@ -26,6 +27,8 @@ __all__ = [
     "check_declaration",
     "declaration_of",
     "exchange",
+    "exchanges",
+    "is_aside",
     "operations",
     "told",
     "view_of",
@@ -123,7 +126,7 @@ def view_of(
         )
         for name, one in state.anchors.items()
     ]
-    recovery = state.recovery
+    recovery, summary = state.recovery, state.summary
     return TaskView(
         goal=task.goal,
         constraints=said(task.constraints, task.rules),
@@ -150,6 +153,9 @@ def view_of(
         if recovery
         else (),
         next=CLOSING_FORM if closing else _declared_next(state),
+        summary=render_summary(summary.text, summary.since, summary.until)
+        if summary.text
+        else "",
     )
 
 
@@ -227,6 +233,30 @@ def exchange(
             for call, number in zip(reply.tool_calls, ops, strict=False)
         ),
     )
+
+
+def is_aside(entry: Entry) -> bool:
+    """Whether a model call was not the step's work: those are in no scratch."""
+    return entry.kind == "model" and entry.name != "model"
+
+
+def exchanges(entries: Sequence[Entry], ids: Container[int]) -> tuple[Block, ...]:
+    """The scratch blocks of those model calls, from the record alone."""
+    blocks: list[Block] = []
+    for entry in entries:
+        if entry.kind != "model" or entry.status != "completed":
+            continue
+        if entry.op not in ids or is_aside(entry):
+            continue
+        reply = msgspec.json.decode(entry.result, type=ModelReply)
+        results = [one for one in entries if one.parent == entry.op]
+        texts = [(f"{entry.op}.{n}", told(one)) for n, one in enumerate(results)]
+        calls = reply.tool_calls[: len(texts)]
+        reply = msgspec.structs.replace(reply, tool_calls=calls)
+        if texts or (reply.content or "").strip():
+            ops = [one.op for one in results]
+            blocks.append(exchange(entry.op, reply, texts, ops))
+    return tuple(blocks)
 
 
 def told(outcome: Replied | Entry) -> str:

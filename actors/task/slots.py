@@ -20,7 +20,7 @@ from ..protocol import (
     TakeSlot,
     WindowIsClosed,
 )
-from . import closing
+from . import asides
 from .rows import WAITS, timer_row
 from .state import Op
 
@@ -78,7 +78,7 @@ class Slots:
         return False
 
     def replied(self, message: SlotReply) -> None:
-        """The window answered: go on, or come again; a closing turn does without."""
+        """The window answered: go on, or come again; an aside is left out."""
         task = self._task
         key = ("slot", message.op, message.attempt)
         op = task.state.ops.get(message.op)
@@ -93,10 +93,10 @@ class Slots:
         if message.granted:
             self._until[op.op] = message.attempt, message.until
             task.operations.start(op)
-        elif closing.is_closing(op):
-            closing.refuse(task, op, f"{self._service(op)} takes no more calls now")
-        else:
-            self._defer(op, self._service(op), message.at)
+            return
+        service = self._service(op)
+        if not asides.refused(task, op, f"{service} takes no more calls now"):
+            self._defer(op, service, message.at)
 
     def start_by(self, op: Op) -> float | None:
         """The second by which an attempt must begin, if it has a slot."""

@@ -39,6 +39,8 @@ from ..events import (
     StepStarted,
     SubtaskEnded,
     SubtaskStarted,
+    SummaryRefused,
+    SummaryTaken,
     TaskClosed,
     TaskClosing,
     TaskErased,
@@ -49,11 +51,12 @@ from ..events import (
     TimerSet,
     Undoes,
 )
-from . import gates
+from . import gates, recoveries, summarised
 from .calibration import Seen, seen_after
 from .failures import Failure, blocked, observed, paused
 from .parts import Op, PauseState, Recovery, Shortage, StepState
 from .rest import Rest, rest_after
+from .summarised import Summarised
 
 __all__ = [
     "Op",
@@ -82,6 +85,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     ops: dict[int, Op] = msgspec.field(default_factory=dict)
     answer: int = 0  # the model call whose final answer is to be judged
     window: Window = Window()
+    summary: Summarised = Summarised()
     facts_until: int = 0  # exchanges up to this operation are shown as facts
     findings: tuple[Finding, ...] = ()  # of what requests no longer show whole
     rejections: dict[str, str] = msgspec.field(default_factory=dict)  # of the step
@@ -140,8 +144,16 @@ def apply(state: TaskState, event: Event) -> TaskState:
                 start=event.window, omitted=event.omitted, shrunk=event.shrunk
             )
             findings = merged(state.findings, event.findings, room_for(event.limit))
-            state = change(state, window=window, fixed=event.fixed, findings=findings)
+            state = change(
+                state,
+                window=window,
+                fixed=event.fixed,
+                ops=summarised.asked(state.ops, event),
+                findings=findings,
+            )
             return _estimated(state, event)
+        case SummaryTaken() | SummaryRefused():
+            return summarised.after(state, event)
         case ActionObserved():
             return _observed(state, event)
         case AnchorsRefused(refused=refused):
@@ -196,9 +208,9 @@ def apply(state: TaskState, event: Event) -> TaskState:
                 pause=None,
             )
         case RecoveryLoaded() | ContextRebuilt() | EffectsVerified():
-            return _recovering(state, event)
+            return recoveries.recovering(state, event)
         case RecoveryDeclared():
-            return _declared(state, event)
+            return recoveries.declared(state, event)
         case TaskClosing(status=status):
             steps = tuple(
                 change(step, status=status) if step.status == "running" else step
@@ -219,7 +231,8 @@ def _resumed(state: TaskState, event: TaskResumed) -> TaskState:
     recovery = state.recovery
     deadline = event.deadline
     if event.anew:
-        state = change(state, undo_failed="")
+        summary = change(state.summary, failures=0)
+        state = change(state, undo_failed="", summary=summary)
     else:
         steps = tuple(
             change(step, deadline=deadline) if step.status == "running" else step
@@ -265,6 +278,7 @@ def _started(state: TaskState, event: StepStarted) -> TaskState:
         ops={},
         answer=0,
         window=Window(),
+        summary=summarised.forgotten(state.summary),
         rejections={} if event.attempt == 1 else state.rejections,
         facts_until=state.next_op - 1 if event.attempt == 1 else state.facts_until,
         progressed=state.progressed or state.recovery is None,
@@ -381,43 +395,13 @@ def _ended(state: TaskState, event: StepEnded) -> TaskState:
         ops={},
         answer=0,
         window=Window(),
+        summary=state.summary if event.again else summarised.forgotten(state.summary),
         facts_until=state.next_op - 1,
         failures=blocked(state.failures, event),
         notes=() if completed else _noted(state, f"{event.step}: {event.reason}"),
         retries=state.retries + event.again,
         progressed=state.progressed or completed,
     )
-
-
-def _recovering(state: TaskState, event: Event) -> TaskState:
-    change = msgspec.structs.replace
-    recovery = state.recovery
-    match event:
-        case RecoveryLoaded(number=number):
-            open_declare = recovery.declares if recovery is not None else 0
-            return change(
-                state,
-                recovery=Recovery(number=number, declares=open_declare),
-                recoveries=number,
-                progressed=False,
-            )
-        case ContextRebuilt(facts_until=until):
-            if recovery is not None:
-                recovery = change(recovery, stage="rebuilt")
-            return change(state, recovery=recovery, window=Window(), facts_until=until)
-        case _:
-            assert recovery is not None
-            return change(state, recovery=change(recovery, stage="verified"))
-
-
-def _declared(state: TaskState, event: RecoveryDeclared) -> TaskState:
-    if event.accepted:
-        return msgspec.structs.replace(state, recovery=None)
-    assert state.recovery is not None
-    recovery = msgspec.structs.replace(
-        state.recovery, declares=0, refused=state.recovery.refused + 1, why=event.why
-    )
-    return msgspec.structs.replace(state, recovery=recovery)
 
 
 def _no_room(refused: dict[str, str]) -> str:

@@ -1,0 +1,49 @@
+"""How a task's state follows the pipeline of its recovery. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..context.blocks import Window
+from ..events import ContextRebuilt, Event, RecoveryDeclared, RecoveryLoaded
+from .parts import Recovery
+
+if TYPE_CHECKING:
+    from .state import TaskState
+
+__all__ = ["declared", "recovering"]
+
+
+def recovering(state: TaskState, event: Event) -> TaskState:
+    """A recovery takes its next step."""
+    change = msgspec.structs.replace
+    recovery = state.recovery
+    match event:
+        case RecoveryLoaded(number=number):
+            open_declare = recovery.declares if recovery is not None else 0
+            return change(
+                state,
+                recovery=Recovery(number=number, declares=open_declare),
+                recoveries=number,
+                progressed=False,
+            )
+        case ContextRebuilt(facts_until=until):
+            if recovery is not None:
+                recovery = change(recovery, stage="rebuilt")
+            return change(state, recovery=recovery, window=Window(), facts_until=until)
+        case _:
+            assert recovery is not None
+            return change(state, recovery=change(recovery, stage="verified"))
+
+
+def declared(state: TaskState, event: RecoveryDeclared) -> TaskState:
+    """A declaration ends the recovery, or is refused."""
+    if event.accepted:
+        return msgspec.structs.replace(state, recovery=None)
+    assert state.recovery is not None
+    recovery = msgspec.structs.replace(
+        state.recovery, declares=0, refused=state.recovery.refused + 1, why=event.why
+    )
+    return msgspec.structs.replace(state, recovery=recovery)

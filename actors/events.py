@@ -518,11 +518,17 @@ class RecoveryLoaded(Event, frozen=True, kw_only=True):
 
 
 class ContextRebuilt(Event, frozen=True, kw_only=True):
-    """Recovery, step 2: goal, confirmed facts, next action; no old history (B33)."""
+    """Recovery, step 2: goal, confirmed facts, next action; no old history (B33).
+
+    `findings` are what is kept of the exchanges that the facts have no room for, in
+    requests of `limit`.
+    """
 
     facts: tuple[str, ...]
     next: str
     facts_until: int
+    findings: tuple[Finding, ...] = ()
+    limit: int = 0
 
 
 class EffectsVerified(Event, frozen=True, kw_only=True):

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from ..model import Message
 from .blocks import Block
 
-__all__ = ["Finding", "findings_of", "line", "merged", "room_for"]
+__all__ = [
+    "Finding",
+    "finding_of_result",
+    "finding_of_words",
+    "findings_of",
+    "found_after",
+    "line",
+    "merged",
+    "room_for",
+]
 
 VALUES = 10  # of one result
 VALUE = 60  # characters of one value
@@ -73,14 +81,41 @@ def findings_of(block: Block) -> Iterator[Finding]:
     for message in block.messages:
         if message["role"] == "assistant":
             calls = {one["id"]: one for one in message.get("tool_calls") or ()}
-            said = _sentences(message.get("content") or "")
-            if said and block.evidence:
-                yield Finding(block.evidence, said=said)
+            yield from finding_of_words(block.evidence or "", message.get("content"))
         elif message["role"] == "tool" and place < len(block.sources):
-            found = _finding(block.sources[place], message, calls)
+            call = calls[message["tool_call_id"]]["function"]
+            yield from finding_of_result(
+                block.sources[place],
+                call["name"],
+                call["arguments"],
+                message["content"],
+            )
             place += 1
-            if found is not None:
-                yield found
+
+
+def finding_of_words(evidence: str, content: str | None) -> Iterator[Finding]:
+    """What the model said beside its calls, in short; nothing where it said nothing."""
+    said = _sentences(content or "")
+    if said and evidence:
+        yield Finding(evidence, said=said)
+
+
+def finding_of_result(
+    evidence: str, tool: str, arguments: str, text: str
+) -> Iterator[Finding]:
+    """A tool's result, or error, in short; nothing where nothing in it would be kept.
+
+    `arguments` is JSON text, `text` what the model was told.
+    """
+    if tool in AGAIN:
+        return
+    text = text[:LOOKED_AT]
+    subject = _subject(tool, arguments)
+    if text.startswith("error: ") or len(text) <= SHORT:
+        if said := _flat(text)[:SAID]:
+            yield Finding(evidence, subject, said)
+    elif values := tuple(_values(text)):
+        yield Finding(evidence, subject, "", values)
 
 
 def merged(
@@ -99,6 +134,23 @@ def merged(
             break
         kept.append(one)
     return tuple(reversed(kept))
+
+
+class Finds(Protocol):
+    """What an event found, in requests of a limit; 0 where it does not say."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]: ...
+
+    @property
+    def limit(self) -> int: ...
+
+
+def found_after(known: tuple[Finding, ...], event: Finds) -> tuple[Finding, ...]:
+    """The findings of a task once an event has brought more."""
+    if not event.limit:
+        return known
+    return merged(known, event.findings, room_for(event.limit))
 
 
 def room_for(limit: int) -> int:
@@ -126,21 +178,6 @@ def line(finding: Finding, shown: Collection[str] = ()) -> str:
 
 def _age(finding: Finding) -> int:
     return int(finding.evidence.removeprefix("op"))
-
-
-def _finding(source: str, message: Message, calls: dict[str, Any]) -> Finding | None:
-    call = calls[message["tool_call_id"]]["function"]
-    if call["name"] in AGAIN:
-        return None
-    text = message["content"][:LOOKED_AT]
-    subject = _subject(call["name"], call["arguments"])
-    if text.startswith("error: "):
-        return Finding(source, subject, _flat(text)[:SAID])
-    if len(text) <= SHORT:
-        said = _flat(text)
-        return Finding(source, subject, said) if said else None
-    values = tuple(_values(text))
-    return Finding(source, subject, "", values) if values else None
 
 
 def _subject(name: str, arguments: str) -> str:

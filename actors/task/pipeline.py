@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...supervision.faults import hit
+from ..context.facts import merged, room_for
 from ..context.render import OperationView
 from ..durable import Folded
 from ..events import (
@@ -31,7 +32,7 @@ from ..ledger.entry import Entry
 from ..names import ledger
 from ..protocol import Performed, Recall, Verified, Verify
 from .attempt import attempt_of
-from .recovery import check_declaration, declaration_of, operations
+from .recovery import check_declaration, declaration_of, left_out, operations
 from .state import Op
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ class Pipeline:
         task.drifting.recall(entries)
         self.operations = operations(entries, until)
         following = declaration_of(state).next
+        limit = task.agent.request_limit or task.house.baseline.request_limit
+        short = left_out(entries, until, self.operations)
+        findings = merged(state.findings, tuple(short), room_for(limit))
         done = [step.id for step in state.steps if step.status == "completed"]
         hit("recovery.rebuild")
         task.append(
@@ -92,6 +96,8 @@ class Pipeline:
                 facts=(*done, *(one.evidence for one in self.operations)),
                 next=following or "",
                 facts_until=until,
+                findings=tuple(one for one in findings if one not in state.findings),
+                limit=limit,
             )
         )
         hit("recovery.rebuilt")

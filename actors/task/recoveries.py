@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..context.blocks import Window
+from ..context.facts import found_after
 from ..events import ContextRebuilt, Event, RecoveryDeclared, RecoveryLoaded
 from .parts import Recovery
 
@@ -32,6 +33,7 @@ def recovering(state: TaskState, event: Event) -> TaskState:
         case ContextRebuilt(facts_until=until):
             if recovery is not None:
                 recovery = change(recovery, stage="rebuilt")
+            state = change(state, findings=found_after(state.findings, event))
             return change(state, recovery=recovery, window=Window(), facts_until=until)
         case _:
             assert recovery is not None

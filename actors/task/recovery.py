@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from ..anchors import MODEL
 from ..context.blocks import Block
+from ..context.facts import Finding, finding_of_result, finding_of_words
 from ..context.measure import canonical
 from ..context.render import FactView, OperationView, StepView, TaskView
 from ..context.summary import render_summary
-from ..evidence import source_of
+from ..evidence import evidence_id, source_of
 from ..ledger.entry import Entry
 from ..model import ModelReply
 from ..protocol import Replied
@@ -29,6 +30,7 @@ __all__ = [
     "exchange",
     "exchanges",
     "is_aside",
+    "left_out",
     "operations",
     "told",
     "view_of",
@@ -195,6 +197,28 @@ def operations(entries: Sequence[Entry], until: int) -> tuple[OperationView, ...
             )
         )
     return tuple(reversed(found))
+
+
+def left_out(
+    entries: Sequence[Entry], until: int, shown: Sequence[OperationView]
+) -> Iterator[Finding]:
+    """In short, what of these exchanges the facts that are `shown` do not say.
+
+    What the model said beside its calls is among it: no result says that again.
+    """
+    named = {one.evidence for one in shown}
+    for entry in entries:
+        evidence = evidence_id(entry.op)
+        if entry.status == "pending" or max(entry.op, entry.parent) > until:
+            continue
+        if entry.kind == "tool" and evidence not in named:
+            yield from finding_of_result(
+                evidence, entry.name, entry.arguments, told(entry)
+            )
+        elif entry.kind == "model" and entry.status == "completed":
+            reply = msgspec.json.decode(entry.result, type=ModelReply)
+            if reply.tool_calls:
+                yield from finding_of_words(evidence, reply.content)
 
 
 def exchange(

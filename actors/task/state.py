@@ -8,7 +8,7 @@ import msgspec
 
 from ..context.blocks import Window
 from ..context.drift import ACTS_KEPT, Act, act_of
-from ..context.facts import Finding, merged, room_for
+from ..context.facts import Finding, found_after
 from ..events import (
     ActionObserved,
     Anchor,
@@ -143,13 +143,12 @@ def apply(state: TaskState, event: Event) -> TaskState:
             window = Window(
                 start=event.window, omitted=event.omitted, shrunk=event.shrunk
             )
-            findings = merged(state.findings, event.findings, room_for(event.limit))
             state = change(
                 state,
                 window=window,
                 fixed=event.fixed,
                 ops=summarised.asked(state.ops, event),
-                findings=findings,
+                findings=found_after(state.findings, event),
             )
             return _estimated(state, event)
         case SummaryTaken() | SummaryRefused():

@@ -11,6 +11,7 @@ import pytest
 from perdure import Agent, Misuse, tool
 from perdure.actors.events import RequestBuilt, TaskPaused
 from perdure.actors.model import ModelReply, ModelRequest
+from perdure.context import request_characters
 from perdure.models import Scripted
 from perdure.replay import Rendered, render_again
 from tests.actors.world import House, as_calls, quick, standing
@@ -166,12 +167,15 @@ def test_findings_stay_bounded_however_long_the_step_is() -> None:
 
 def test_findings_never_cost_the_newest_exchange_nor_the_request() -> None:
     # The newest result leaves no room for them: the request goes without.
-    sizes = iter([1_500] * 12 + [14_400, 100, 100])
+    sizes: list[int] = []
 
     @tool(effect="read")
     def look(page: int) -> str:
         """Look at a page."""
-        return f"page {page}: sum={page * 101} ".ljust(next(sizes), "x")
+        first = model.seen[0]
+        room = 16_000 - request_characters(first.messages, first.tools)
+        sizes.append({13: room - 400}.get(page, 1_500 if page < 13 else 100))
+        return f"page {page}: sum={page * 101} ".ljust(sizes[-1], "x")
 
     model = Reader(15)
     agent = Agent(
@@ -188,5 +192,5 @@ def test_findings_never_cost_the_newest_exchange_nor_the_request() -> None:
     bare = [one.bare for one in house.of(f"task/{task}", RequestBuilt)]
     assert bare == [False] * 13 + [True] + [False] * 2
     assert "Found before" not in model.seen[13].messages[-1]["content"]
-    assert len(model.seen[13].messages[-2]["content"]) == 14_400
+    assert len(model.seen[13].messages[-2]["content"]) == sizes[12]
     assert "sum=1313" in model.seen[14].messages[-1]["content"]

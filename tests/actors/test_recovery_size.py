@@ -50,7 +50,8 @@ class Recovered:
 
     def reply(self, request: ModelRequest) -> ModelReply:
         if not self.killed:
-            return ModelReply(tool_calls=as_calls([("look", {})]))
+            said = "Page by page, since the pages build on each other."
+            return ModelReply(content=said, tool_calls=as_calls([("look", {})]))
         self.seen.append(request)
         if standing(request)["kind"] == "recovery":
             return ModelReply(content=declaration(request))
@@ -100,3 +101,15 @@ def test_what_was_found_lately_is_told_with_its_evidence(long: Recovered) -> Non
     done = standing(long.declares)["operations"]
     assert "sum=100899" in done[-1]["result"]
     assert done[-1]["evidence"] == "op1998"
+
+
+def test_what_the_facts_have_no_room_for_is_told_in_short(short: Recovered) -> None:
+    # A22, A93: ten results do not fit among the facts; reasons stand in no result.
+    text = short.declares.messages[-1]["content"]
+    told = {one["evidence"] for one in standing(short.declares)["operations"]}
+    assert 1 < len(told) < 9
+    for page in range(1, 10):
+        if f"op{2 * page}" not in told:
+            assert f"- op{2 * page} look: " in text
+        assert f"sum={page * 101:06d}" in text
+        assert f"- op{2 * page - 1}: Page by page, since" in text

@@ -632,10 +632,14 @@ class FactChanged(Message, frozen=True, kw_only=True):
 
 
 class AskCore(Message, frozen=True, kw_only=True):
-    """A task begins: ask for the core facts of its scopes, now and when they change."""
+    """A task begins: ask for the core facts of its scopes, now and when they change.
+
+    They may have `cap` characters together, a share of what its requests may have.
+    """
 
     task: str
     group: str
+    cap: int
     reply_to: Address
 
 

@@ -55,7 +55,7 @@ class Core:
         def found(facts: list[Fact]) -> None:
             now = memory.house.now()
             holding = [one for one in facts if is_current(one, now)]
-            over = over_cap(holding, memory.keeper.cap)
+            over = over_cap(holding, message.cap)
             message.reply_to.tell(
                 CoreFacts(
                     version=version,

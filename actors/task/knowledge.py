@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..context.measures import counts_tokens
 from ..events import KnowledgeTaken, Known
 from ..memory.facts import is_current
 from ..names import MEMORY
@@ -35,8 +36,14 @@ class Knowledge:
     def ask(self) -> None:
         """Ask, and be told of changes from then on."""
         task = self._task
+        rules, limit = task.house.baseline, task.agent.request_limit
+        if limit is None or counts_tokens(task.agent.measure):
+            limit = rules.request_limit
         message = AskCore(
-            task=task.id, group=task.state.task.group, reply_to=task.address
+            task=task.id,
+            group=task.state.task.group,
+            cap=int(limit * rules.core_share),
+            reply_to=task.address,
         )
         task.requests.send("core", task.house.address(MEMORY), message)
 

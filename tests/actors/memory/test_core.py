@@ -190,6 +190,18 @@ def test_scopes_that_are_too_much_together_pause_their_task() -> None:
     assert house.finish(task.id).status == "completed"
 
 
+def test_an_agent_of_shorter_requests_takes_less_and_names_what_is_too_much() -> None:
+    # A101
+    house = House(job(World(), request_limit=4_000))
+    house.runtime.memory.know("layout", "x" * 900, core=True)
+    house.runtime.memory.know("style", "y" * 200, core=True)
+    result = house.run()
+    assert (result.status, result.reason) == ("paused", "context")
+    (task,) = house.runtime.tasks()
+    assert "may have 1000 characters together" in task.detail
+    assert "layout (global) 918" in task.detail
+
+
 def test_a_core_fact_is_never_cut_from_a_request() -> None:
     # A100
     house = House(job(World(), model=Scripted(wordy), plan=None))

@@ -8,6 +8,7 @@ The record says who had which task erased, and when; nothing of what was in it s
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -139,7 +140,7 @@ class Erasing:
         admission.snapshot("erased")
         for name in names:
             admission.verdicts.forget(name)
-        self._told(message, True)
+        self._told(message, True, names)
         self._next()
 
     def _answer(self, done: bool, said: str) -> None:
@@ -154,10 +155,16 @@ class Erasing:
             message.promise.fail(Misuse(said))
         self._next()
 
-    def _told(self, message: Erase, value: bool) -> None:
+    def _told(self, message: Erase, value: bool, names: Sequence[str] = ()) -> None:
+        """Say so once it is durable, and the index of the record has let go of it."""
         admission, promise = self._admission, message.promise
-        if promise is not None:
-            admission.when_durable(admission.last_seq, lambda: promise.set(value))
+
+        def say(_: object) -> None:
+            if promise is not None:
+                promise.set(value)
+
+        library = admission.house.library
+        admission.when_durable(admission.last_seq, lambda: library.forget(names, say))
 
     def _next(self) -> None:
         self._asked.popleft()

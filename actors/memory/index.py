@@ -306,6 +306,14 @@ class Index:
 
     # ── letting go ───────────────────────────────────────────────────────────────
 
+    def tasks(self) -> list[str]:
+        """The tasks that it holds anything of."""
+        with _errors():
+            found = self._all(
+                "SELECT task FROM episodes UNION SELECT task FROM calls ORDER BY 1"
+            )
+        return [task for (task,) in found]
+
     def places(self, task: str) -> list[Place]:
         """Where the episodes of one task stand; not those of its sub-tasks."""
         sql = "SELECT id, checksum, at FROM episodes WHERE task = ?"

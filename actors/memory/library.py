@@ -20,7 +20,7 @@ from ...supervision.dispatch import Background, Dispatcher
 from ..executor.executor import Executor, Outcome, Work
 from ..names import MEMORY
 from .index import Index, IndexBroken, remove
-from .record import Decode, answer, belongs, take_page
+from .record import Decode, answer, belongs, forget_erased, take_page
 from .searching import Hit, Question
 from .vectors import BATCH, EMBEDDED, Vectors, nearest, unit_vectors
 from .words import wanted
@@ -39,7 +39,9 @@ Reply = Callable[[list[Hit] | str], object]  # the hits, or why there are none
 class _Job:
     """A question or an order at hand."""
 
-    def __init__(self, asked: Question | None, forget: str, reply: Reply) -> None:
+    def __init__(
+        self, asked: Question | None, forget: Sequence[str], reply: Reply
+    ) -> None:
         self.asked = asked
         self.forget = forget
         self.reply = reply
@@ -104,15 +106,24 @@ class Library:
 
         It is given the hits, or why the record cannot be searched now.
         """
-        self._add(_Job(asked, "", reply))
+        self._add(_Job(asked, (), reply))
 
-    def forget(self, task: str, reply: Reply) -> None:
-        """Drop all that the index holds of a task and its bytes; then `reply` is told.
+    def forget(self, tasks: Sequence[str], reply: Reply) -> None:
+        """Drop all that the index holds of tasks that were erased; then tell `reply`.
 
-        The task's own records, not those of its sub-tasks. Its records need not be
-        gone yet: where they are not, a later question takes nothing of them in again.
+        No byte of them is left in its file. Sub-tasks are named, too.
         """
-        self._add(_Job(None, task, reply))
+        with self._lock:
+            made = self._index is not None or self._on_disk()
+            if not made and not self._jobs:
+                tasks = ()
+        if tasks:
+            self._add(_Job(None, tasks, reply))
+        else:
+            reply([])
+
+    def _on_disk(self) -> bool:
+        return self._path is not None and self._path.exists()
 
     def close(self, timeout: float) -> None:
         """Answer nothing more; what is open is told so."""
@@ -168,16 +179,16 @@ class Library:
         if self._reader is None:
             self._reader = self._open_reader()
         if self._index is None:
-            if job.asked is None and not (self._path and self._path.exists()):
-                return []  # nothing is there to be forgotten
             self._index = Index(self._path)
+            forget_erased(self._index, self._reader)
         index, reader = self._index, self._reader
         if not job.begun:
             if not belongs(index, reader):
                 raise IndexBroken("it is not of this log, or of one that was cut")
             job.begun = True
         if job.asked is None:
-            index.forget(job.forget)
+            for task in job.forget:
+                index.forget(task)
             return []
         if not job.embedding and take_page(index, reader, self._decode):
             return None

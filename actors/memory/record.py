@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from ...storage.errors import Undecodable
 from ...storage.reader import Reader
 from ...storage.records import Record, in_family
 from ..events import EffectRecorded as Recorded
 from ..events import Event, TaskClosed, task_of
 from ..evidence import evidence_id
+from ..names import TASK_ROWS
+from ..task.rows import ERASED, TaskRow
 from .episodes import MENTIONED, TEXT, call_after, episode_of
 from .index import Index, Mark, Place, Row
 from .searching import Hit, Question, merged, snippet
 from .words import wanted
 
-__all__ = ["Decode", "answer", "belongs", "take_page", "take_task"]
+__all__ = ["Decode", "answer", "belongs", "forget_erased", "take_page", "take_task"]
 
 PAGE = 200  # records that are taken in at a time
 WIDE = 4  # how many times as many are ranked where two rankings are merged
@@ -36,6 +40,14 @@ def belongs(index: Index, reader: Reader) -> bool:
         return True
     found = _fetched(reader, [mark.seq])
     return mark.seq in found and found[mark.seq].checksum == mark.checksum
+
+
+def forget_erased(index: Index, reader: Reader) -> None:
+    """Forget tasks that were erased when nobody could tell the index."""
+    for task in index.tasks():
+        row = reader.row(TASK_ROWS, task)
+        if row is not None and msgspec.json.decode(row, type=TaskRow).status == ERASED:
+            index.forget(task)
 
 
 def take_page(index: Index, reader: Reader, decode: Decode) -> bool:

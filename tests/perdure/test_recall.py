@@ -14,7 +14,8 @@ import pytest
 
 from perdure import Agent, Misuse, Runtime, RuntimeClosed, UseAsync, cli, tool
 from perdure.models import Scripted
-from tests.actors.world import follow
+from tests.actors.test_erasing import SECRET, secretive
+from tests.actors.world import World, follow
 from tests.perdure.hosting import LONG, opened
 from tests.perdure.test_cli_ask import perdure
 
@@ -200,3 +201,22 @@ def test_a_loop_is_not_blocked_and_a_closed_runtime_says_so(agent: Agent) -> Non
 def test_the_log_may_not_be_written_into_the_index() -> None:
     with pytest.raises(Misuse):
         Runtime(STORE, log=INDEX)
+
+
+def test_an_erased_task_leaves_no_byte_in_the_index(folder: Path, world: World) -> None:
+    secret = SECRET[:9].encode()
+    with opened(Path(STORE), secretive(world)) as runtime:
+        task = runtime.submit("agent", f"Write to {SECRET}.")
+        assert task.wait(LONG).status == "completed"
+        assert runtime.recall("", task=task.id)
+    assert secret in Path(INDEX).read_bytes()
+    shutil.copy(INDEX, "before")
+    with opened(Path(STORE), secretive(world)) as runtime:
+        runtime.erase(task=task.id, by="an operator")
+        files = [one for one in folder.iterdir() if one.name != "before"]
+        assert not [one.name for one in files if secret in one.read_bytes()]
+        assert runtime.recall("", task=task.id) == []
+    shutil.copy("before", INDEX)  # as a kill right behind the erasure would leave it
+    with opened(Path(STORE), secretive(world)) as runtime:
+        assert runtime.recall("nothing of that kind") == []
+    assert secret not in Path(INDEX).read_bytes()

@@ -210,7 +210,7 @@ def test_what_is_forgotten_is_not_found_again(tmp_path: Path) -> None:
     searcher = Searcher(tmp_path / "i", book)
     assert len(searcher.ops("alpha")) == 4
     done: list[object] = []
-    searcher.library.forget("t", done.append)
+    searcher.library.forget(["t"], done.append)
     searcher.sim.run(lambda: bool(done))
     assert done == [[]]
     said = searcher.said("alpha")
@@ -279,7 +279,7 @@ def test_forgetting_makes_no_index_where_there_is_none(tmp_path: Path) -> None:
     path = tmp_path / "i"
     searcher = Searcher(path, filled())
     done: list[object] = []
-    searcher.library.forget("t", done.append)
+    searcher.library.forget(["t"], done.append)
     searcher.sim.run(lambda: bool(done))
     assert done == [[]]
     assert not path.exists()

@@ -52,7 +52,7 @@ def limits(messages: Any, schemas: Any) -> st.SearchStrategy[int]:
     return st.integers(1, size + 20)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(well_formed, tools, st.data())
 def test_source_profile_agrees_with_the_reference(
     messages: Any, schemas: Any, data: st.DataObject
@@ -71,7 +71,7 @@ def test_source_profile_agrees_with_the_reference_on_long_turns(
     assert outcome(messages, [], limit) == expected(messages, [], limit)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(damaged())
 def test_both_refuse_the_same_malformed_histories(messages: Any) -> None:  # A57-A62
     assert outcome(messages, [], 10**6) == expected(messages, [], 10**6)
@@ -124,7 +124,7 @@ def wild(draw: st.DrawFn) -> list[dict[str, Any]]:
     ]
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @pytest.mark.parametrize("profile", ["source", "strict", "runtime"])
 @given(history=wild(), schemas=tools, data=st.data())
 def test_a_request_is_right_or_refused_whatever_the_history(

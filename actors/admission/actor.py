@@ -266,12 +266,19 @@ class Admission(Durable[QueueState]):
 
     def read(self, run: Callable[[Reader], Any], then: Callable[[Any], None]) -> None:
         """Read behind all appends so far; `then` runs in a turn of this incarnation."""
+        self.house.journal.read(run, self.later(then))
+
+    def later(self, then: Callable[[Any], None]) -> Callable[[Any], None]:
+        """A callback for any thread, that has `then` run in a turn of this incarnation.
+
+        What it is given crashes this actor, where that is an exception.
+        """
         address, incarnation = self.address, self.incarnation
 
         def done(value: Any) -> None:
             address.tell(_Found(incarnation=incarnation, value=value, then=then))
 
-        self.house.journal.read(run, done)
+        return done
 
     def with_row(self, task: str, then: Callable[[TaskRow], None]) -> None:
         """Read a task's row, behind every append made so far."""

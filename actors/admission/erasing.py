@@ -84,7 +84,11 @@ class Erasing:
             elif more:
                 self._go_on(search)
             else:
-                self._erase(search)
+                # Before, and again once it is gone: who asked by a command reads its
+                # answer as soon as that is flushed.
+                names = [row.task for row in search.tasks]
+                erase = admission.later(lambda _: self._erase(search))
+                admission.house.library.forget(names, erase)
 
         admission.read(run, found)
 

@@ -334,6 +334,9 @@ class Index:
         """Drop all of one task (not of its sub-tasks), and its bytes in the file."""
         self.end_calls(task)
         self.drop(self.places(task))
+        with _errors():  # what was moved within the file before left copies behind
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def _all(self, sql: str, *values: apsw.SQLiteValue) -> list[tuple[Any, ...]]:
         return self._db.execute(sql, values).fetchall()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, Misuse, TaskNotFound, tool
+from perdure import Agent, Budget, Misuse, Runtime, TaskNotFound, tool
 from perdure.actors.budget.pool import PoolState, apply_pool
 from perdure.actors.events import CommandApplied, TaskErased
 from perdure.models import Scripted
@@ -283,6 +284,14 @@ def test_a_command_that_was_kept_for_it_is_refused_afterwards() -> None:
     assert answered(house, "e1").done
     assert answered(house, "c2").done is False
     assert leaks(house.store) == []
+
+
+def test_an_erasure_makes_no_index_where_nobody_has_searched(tmp_path: Path) -> None:
+    with Runtime(tmp_path / "t.db", agents=[secretive(World())]) as runtime:
+        task = runtime.submit("agent", SECRET)
+        task.wait(30.0)
+        runtime.erase(task=task.id, by="an operator")
+        assert not (tmp_path / "t.db-recall").exists()
 
 
 def test_an_export_of_it_says_that_it_is_erased() -> None:

@@ -112,6 +112,8 @@ def test_an_erasure_from_another_process_leaves_no_byte_in_any_file(
     with opened(folder / STORE, secretive(World())) as runtime:
         task = done(runtime, key=SECRET, inputs={"to": SECRET})
         kept = runtime.submit("agent", "something else", not_before=2e9).id
+        assert runtime.recall("Orchard")
+        assert any(f"{STORE}-recall" in name for name in leaking(folder))
         before = json.loads(here(capsys, "spend", "--json")[1])["total"]
         assert leaking(folder)
         code, value, _ = perdure("erase", task, "--by", "an operator", "--yes")
@@ -119,6 +121,7 @@ def test_an_erasure_from_another_process_leaves_no_byte_in_any_file(
         assert leaking(folder) == []
         code, value, _ = perdure("erase", task, "--by", "somebody", "--yes")
         assert (code, value["said"]) == (0, "it was erased before")
+        assert runtime.recall("Orchard") == []
         assert {one.task: one.status for one in runtime.tasks()} == {
             task: "erased",
             kept: "queued",

@@ -95,8 +95,13 @@ def summary_of(request: ModelRequest) -> dict[str, Any]:
 class Clerk:
     """Reads one order after the other, and sums up what it is asked to."""
 
-    def __init__(self, words: Callable[[ModelRequest], Any] = summary_of) -> None:
+    def __init__(
+        self,
+        words: Callable[[ModelRequest], Any] = summary_of,
+        rounds: int = ROUNDS,
+    ) -> None:
         self.words = words
+        self.rounds = rounds
         self.requests: list[ModelRequest] = []
         self.asked: list[ModelRequest] = []
 
@@ -113,7 +118,7 @@ class Clerk:
         self.requests.append(request)
         text = json.dumps([request.messages], ensure_ascii=False)
         seen = max(map(int, re.findall(r"order (\d+):", text)), default=0)
-        if seen >= ROUNDS:
+        if seen >= self.rounds:
             return ModelReply(content="done")
         arguments = json.dumps({"number": seen + 1})
         return ModelReply(
@@ -166,8 +171,11 @@ def state_of(house: House, task: str) -> Any:
 
 
 def read(request: ModelRequest) -> list[tuple[str, str]]:
-    """What a request says, without the ids of calls."""
-    return [(one["role"], one["content"]) for one in request.messages]
+    """What a request says, without the numbers of operations."""
+    return [
+        (one["role"], re.sub(r"op\d+", "op", one["content"] or ""))
+        for one in request.messages
+    ]
 
 
 def told(request: ModelRequest) -> list[str]:
@@ -504,13 +512,13 @@ def ended_well(house: House, task: str, clerk: Clerk) -> None:
     sound(house)
 
 
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", range(4))
 def test_a_kill_at_any_step_of_it_loses_no_history_and_pays_nothing_twice(
     part: int,
 ) -> None:
     # K15
-    for steps in range(part, 36, 6):
-        clerk = Clerk()
+    for steps in range(part, 36, 4):
+        clerk = Clerk(rounds=32)
         house = house_of(clerk, seed=steps)
         task = submit(house)
         until_asked(house, task)
@@ -525,8 +533,8 @@ def test_a_kill_at_any_step_of_it_loses_no_history_and_pays_nothing_twice(
 def test_a_crash_of_any_actor_of_the_task_in_it_is_survived(which: int) -> None:
     from tests.actors.runs import actors_of
 
-    for steps in range(1, 24, 6):
-        clerk = Clerk()
+    for steps in range(1, 24, 8):
+        clerk = Clerk(rounds=32)
         house = house_of(clerk, seed=steps)
         task = submit(house)
         until_asked(house, task)
@@ -537,7 +545,7 @@ def test_a_crash_of_any_actor_of_the_task_in_it_is_survived(which: int) -> None:
 
 
 def test_a_summary_that_was_paid_for_before_a_kill_is_used_after_it() -> None:
-    clerk = Clerk()
+    clerk = Clerk(rounds=32)
     house = house_of(clerk)
     task = submit(house)
     until_asked(house, task)
@@ -560,9 +568,9 @@ def test_a_summary_that_was_paid_for_before_a_kill_is_used_after_it() -> None:
 
 
 @pytest.mark.parametrize("order", ["pause", "cancel", "close"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_what_comes_in_the_middle_of_it_is_not_lost(order: str, seed: int) -> None:
-    clerk = Clerk()
+    clerk = Clerk(rounds=32)
     house = house_of(clerk, seed=seed)
     handle = house.submit(goal=GOAL, constraints=[CONSTRAINT])
     until_asked(house, handle.id)

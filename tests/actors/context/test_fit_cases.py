@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from perdure.actors.context import fit
 from perdure.actors.context.notice import notice, noticed
 from perdure.actors.context.units import Unit, units
 from perdure.context import (
@@ -278,6 +279,16 @@ def test_a_result_that_a_reference_would_lengthen_stays() -> None:  # K11
     history = [user("t"), calls("a", "b"), result("a", "x" * 9_000), short]
     prepared = fit_context(history, [], max_characters=1_000, profile="runtime")
     assert prepared.messages[-1] == short
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_goes_out_is_validated_by_the_same_rules(
+    profile: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:  # A76
+    monkeypatch.setattr(fit, "notice", lambda omitted: {"role": "owner"})
+    limit = request_characters(ORDERS, []) - 1
+    with pytest.raises(ContextBudgetError, match=r"unknown message role.*message 0"):
+        fit_context(ORDERS, [], max_characters=limit, profile=profile)
 
 
 def test_a_unit_cannot_be_changed() -> None:  # A56

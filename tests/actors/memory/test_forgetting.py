@@ -11,6 +11,11 @@ import pytest
 from perdure import Misuse
 from perdure.actors import names
 from perdure.actors.events import FactsErased, FactStated, KnowledgeTaken
+from perdure.actors.memory.facts import Said
+from perdure.actors.memory.forgetting import Forgetting
+from perdure.actors.memory.state import MemoryState, apply
+from perdure.actors.protocol import ChangeFact
+from perdure.actors.task.knowledge import Knowledge
 from perdure.replay import render_again
 from perdure.storage.memory import MemoryBackend
 from tests.actors.memory.test_core import requests, taken
@@ -189,3 +194,45 @@ def test_an_export_of_a_subject_has_every_fact_that_was_stated_about_it() -> Non
     assert "customer 8" not in str(lines)
     house.runtime.erase(subject=WHO, by="an operator")
     assert house.runtime.export(subject=WHO) == lines[:1]
+
+
+def test_it_waits_for_a_running_task_that_still_holds_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = House(job(World()))
+    stated(house)
+    task = house.submit().id
+    house.until_hit("step.started", step="find")
+    take, refused = Knowledge.take, iter(range(40))
+
+    def later(self: Knowledge) -> None:
+        if next(refused, None) is None:
+            take(self)
+
+    monkeypatch.setattr(Knowledge, "take", later)
+    house.runtime.erase(subject=WHO, by="an operator")
+    assert next(refused, None) is None or house.runtime.status(task) == "completed"
+    assert house.finish(task).status == "completed"
+    assert leaks(house.store, WHO) == []
+
+
+def test_what_is_stated_meanwhile_is_ended_like_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = House(job(World()))
+    stated(house)
+    search, said = Forgetting._search, Said(key="a", value="1", subject=WHO, core=True)
+
+    def late(self: Forgetting) -> None:
+        if self._rounds == 1 and not self._erased:
+            know = ChangeFact(request="late", kind="know", what=said, by="host")
+            self._memory.address.tell(know)
+        search(self)
+
+    monkeypatch.setattr(Forgetting, "_search", late)
+    house.runtime.erase(subject=WHO, by="an operator")
+    assert leaks(house.store, WHO) == []
+    state = MemoryState()
+    for event in house.events(names.MEMORY):
+        state = apply(state, event)
+    assert state.core == len(OTHERS)

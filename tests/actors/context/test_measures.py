@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import Agent, Misuse
+from perdure.actors.context import tally as tally_module
 from perdure.actors.context.estimate import estimated_tokens
 from perdure.actors.context.exact import counter
 from perdure.actors.context.measure import CHARACTERS
@@ -213,3 +214,19 @@ def test_a_message_is_estimated_once_and_forgotten_with_its_request() -> None:
     assert both == sum(estimated_tokens(canonical(x)) for x in (first, second, TOOL))
     assert tally.tokens([second, second], []) == 2 * named("estimate").part(second)
     assert len(tally._known) == 1
+
+
+def test_a_message_that_stays_is_not_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+
+    def counting(text: str) -> int:
+        read.append(text)
+        return 1
+
+    monkeypatch.setattr(tally_module, "estimated_tokens", counting)
+    tally, first, second = Tally(), user("one"), user("two")
+    tally.tokens([first], [TOOL])
+    tally.tokens([first, second], [TOOL])
+    assert len(read) == 3

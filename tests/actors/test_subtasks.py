@@ -397,16 +397,16 @@ def test_a_cancelled_parent_and_its_part_end_when_recovered_one_at_a_time(
 def test_sub_tasks_that_race_for_one_account_never_get_more_than_it_has() -> None:
     # R13 B61
     world = World()
-    each = {**HAND, "budget": {"tokens": 8_000}}
+    each = {**HAND, "budget": {"tokens": 16_000}}
     five: Calls = [("delegate", {**each, "goal": f"part {n}"}) for n in range(5)]
     house = House(boss(world, [five]), job(world))
-    task = house.submit("boss", budget=Budget(tokens=13_000))
+    task = house.submit("boss", budget=Budget(tokens=24_000))
     paused = house.finish(task.id)
     assert (paused.status, paused.reason) == ("paused", "budget")
     (part,) = parts(house, task.id)
-    assert house.finish(part).spent["tokens"] <= 8_000
+    assert house.finish(part).spent["tokens"] <= 16_000
     assert unbalanced(house.store) == []
-    task.extend(Budget(tokens=60_000))
+    task.extend(Budget(tokens=120_000))
     assert house.finish(task.id).status == "completed"
     assert len(parts(house, task.id)) == 5
     assert unbalanced(house.store) == []

@@ -146,7 +146,7 @@ def answer(
         places = [row.place for row in rows]
         gone = _gone(reader, places)
         if not gone:
-            return [_hit(row, snippet(row.episode.text, query)) for row in rows]
+            return [_as_hit(row, snippet(row.episode.text, query)) for row in rows]
         _let_go(index, reader, gone)
 
 
@@ -169,7 +169,7 @@ def _let_go(index: Index, reader: Reader, gone: Sequence[Place]) -> None:
         index.drop(_gone(reader, index.places(task)))
 
 
-def _hit(row: Row, text: str) -> Hit:
+def _as_hit(row: Row, text: str) -> Hit:
     place, episode = row.place, row.episode
     return Hit(
         evidence=evidence_id(episode.op) if episode.op else "",

@@ -39,6 +39,8 @@ def test_a_state_is_the_fold_of_its_events_and_of_snapshot_and_tail() -> None:
     agent.tools["look"].service = "shelf"
     house = House(agent, baseline=quick(snapshot_events=2), limits=limits)
     tasks = [house.submit() for _ in range(2)]
+    for place in "abc":
+        house.runtime.memory.know(place, "known")
     checked: set[Any] = set()
     while any(task.status != "completed" for task in tasks):
         for _ in range(10):

@@ -168,10 +168,14 @@ def check_requests(findings: Findings, entries: list[Entry], outside: Outside) -
             whole, ensure_ascii=False, sort_keys=True, separators=(",", ":")
         )
         contents = "\n".join(m.get("content") or "" for m in request.messages)
-        # A task that hands parts on sees their goals too, in its calls.
-        count = sum(contents.count(goal) for goal in goals)
+        # A task that hands parts on sees their goals too, in its calls; one that is
+        # adrift sees its own once more.
+        found = [goal for goal in goals if goal in contents]
+        adrift = "Back to the goal" in request.messages[-1]["content"]
+        times = sum(map(contents.count, found))
         held = len(text) <= LIMIT and (
-            count == 1 or (count == 0 and any(part in contents for part in parts))
+            (len(found) == 1 and times == 1 + adrift)
+            or (not found and any(part in contents for part in parts))
         )
         findings.check(
             "requests_fit",

@@ -18,7 +18,7 @@ from perdure.actors.admission.queue import apply as apply_queue
 from perdure.actors.budget import actor as account_actor
 from perdure.actors.budget.actor import Account
 from perdure.actors.budget.pool import Pool
-from perdure.actors.context import actor as context_actor
+from perdure.actors.context import build as context_build
 from perdure.actors.durable import Durable
 from perdure.actors.events import Granted, TaskPassivated
 from perdure.actors.executor.executor import Executor, Outcome, Work
@@ -351,9 +351,9 @@ def give_a_grant_twice() -> Any:
 @mutant
 def forget_the_goal() -> Any:
     """After a crash the model is not told what it is all for."""
-    render = context_actor.render_recovery
+    render = context_build.render_recovery
 
     def aimless(view: Any) -> str:
         return render(msgspec.structs.replace(view, goal="go on"))
 
-    return patch.object(context_actor, "render_recovery", aimless)
+    return patch.object(context_build, "render_recovery", aimless)

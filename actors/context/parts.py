@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 LEAST = 2  # characters: a stand-in is a JSON text, which has two quotes
-CHARACTERS_A_TOKEN = 4  # of English, as OpenAI's tokenizer page says
+CHARACTERS_A_TOKEN = 4  # of English, a rule of thumb
 WORDS = "the "  # one token
 
 # Parts that their vendor takes back unchanged or not at all.
@@ -84,19 +84,19 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
 
-# An image costs at most 3,779 tokens at the detail `high`: 1,536 patches of 2.46
-# (guide "Images and vision", calculating costs); `original` costs more: declare it.
-# Audio and files cost by their length, which their host knows: declare them.
-# More than 128 tool calls in a message are refused (array_above_max_length).
+# By what others report of the vendor's guide, an image costs at most 3,779 tokens at
+# the detail `high` (1,536 patches of 2.46); some models and details cost more: declare
+# your own figure. Audio and files cost by their length, which their host knows: declare
+# them. More than 128 tool calls in a message are refused (array_above_max_length).
 OPENAI = Provider(
     name="openai",
     parts={"image_url": 3_779 * CHARACTERS_A_TOKEN, "refusal": None},
     most_calls=128,
 )
 
-# An image costs at most 4,784 tokens, on models that take 2,576 pixels an edge, and
-# is scaled down beyond (guide "Vision"). Thinking is given back unchanged, with its
-# signature (guide "Extended thinking"). Documents cost by the page: declare them.
+# By what others report of the vendor's guide, an image costs at most 4,784 tokens, on
+# models that take 2,576 pixels an edge, and is scaled down beyond. Thinking is given
+# back unchanged, with its signature. Documents cost by the page: declare them.
 ANTHROPIC = Provider(
     name="anthropic",
     parts={

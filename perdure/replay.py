@@ -133,7 +133,18 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
         measure=built.measure,
         size=made.report.after,
         limit=built.limit,
-        fates=made.fates,
+        fates=_summed_up(made.fates, state) if view.summary else made.fates,
+    )
+
+
+def _summed_up(fates: Sequence[Fate], state: TaskState) -> tuple[Fate, ...]:
+    """The fates, with the summary as the reason where one stands in a block's place."""
+    said = state.summary
+    return tuple(
+        msgspec.structs.replace(one, why="a summary stands in its place")
+        if one.fate == "dropped" and said.since <= one.block <= said.until
+        else one
+        for one in fates
     )
 
 

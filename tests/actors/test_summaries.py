@@ -259,6 +259,11 @@ def test_every_request_renders_again_to_what_was_sent() -> None:
             lambda reader, op=one.op: render_again(reader, task, op)
         )
         assert again.digest == one.digest
+    # The last one says that a summary stands where its oldest exchanges did.
+    taken = house.of(f"task/{task}", SummaryTaken)[-1]
+    dropped = [fate for fate in again.fates if fate.fate == "dropped"]
+    summed = [fate.block for fate in dropped if "summary" in fate.why]
+    assert summed == [n.block for n in dropped if n.block <= taken.until] != []
     op = asked(house, task)[0]
     again = house.runtime._reading.read(lambda reader: render_again(reader, task, op))
     assert again.messages == clerk.asked[0].messages

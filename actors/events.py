@@ -238,7 +238,7 @@ class KnowledgeTaken(Event, frozen=True, kw_only=True):
     erased: int = 0
 
 
-class RequestBuilt(Event, frozen=True, kw_only=True):
+class RequestBuilt(Event, frozen=True, kw_only=True, omit_defaults=True):
     """The request of a model call: digest and parts, enough to render it again.
 
     `view` is the version of this stream that the task's layer was rendered from;
@@ -274,7 +274,7 @@ class RequestBuilt(Event, frozen=True, kw_only=True):
     scale: int = 1_000
 
 
-class ActionObserved(Event, frozen=True, kw_only=True):
+class ActionObserved(Event, frozen=True, kw_only=True, omit_defaults=True):
     """The task knows how an attempt ended; with `again` the operation goes on.
 
     `retry` counts the attempt against the limit of its kind: one that a crash cut off

@@ -104,7 +104,9 @@ def line_of(record: Record) -> tuple[str, dict[str, Any]]:
     if kind is None:
         return name, {**fields, "type": record.type}
     event = msgspec.json.decode(record.body, type=kind)
-    return name, {**fields, **msgspec.to_builtins(event)}
+    for field in kind.__struct_fields__:  # those that its JSON leaves out, too
+        fields[field] = msgspec.to_builtins(getattr(event, field))
+    return name, fields
 
 
 _KINDS = {kind.__name__: kind for kind in events.EVENTS}

@@ -138,7 +138,7 @@ def test_a_call_of_a_key_that_failed_may_be_made_again() -> None:
     shop.raises = ConnectionRefusedError()
     house = shop.open(effect="once", key=by_number)
     assert house.run().status == "completed"
-    assert len(shop.sent) == 4
+    assert len(shop.sent) == 3, "its retry, and one attempt in the next step"
 
 
 @pytest.mark.parametrize("steps", range(0, 90, 6))
@@ -226,7 +226,8 @@ def test_other_arguments_or_another_step_are_another_call() -> None:
     shop.raises = ConnectionRefusedError("no")
     house = shop.open(effect="once")
     assert house.run().status == "completed"
-    assert [number for number, _ in shop.sent] == ["1", "1", "2"] * 2
+    # B82 A107: what used up its retries has one attempt in a later step.
+    assert [number for number, _ in shop.sent] == ["1", "1", "2", "1", "2"]
 
 
 def test_a_resume_gives_the_retries_back() -> None:

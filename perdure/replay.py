@@ -192,7 +192,7 @@ def _entries_at(reader: Reader, task: str, seq: int) -> tuple[Entry, ...]:
     for record, event in whole(reader, f"task/{task}/ledger"):
         if record.seq < seq:
             state = ledger.apply(state, event)
-    return tuple(state.entries.values())
+    return ledger.in_order(state.entries.values())
 
 
 def _calls(reader: Reader, task: str, seq: int, since: int) -> tuple[Entry, ...]:
@@ -203,7 +203,7 @@ def _calls(reader: Reader, task: str, seq: int, since: int) -> tuple[Entry, ...]
         if record.seq < seq and op >= since:
             held = {op: found[op]} if op in found else {}
             found[op] = ledger.apply(LedgerState(entries=held), event).entries[op]
-    return tuple(found.values())
+    return ledger.in_order(found.values())
 
 
 def _facts(

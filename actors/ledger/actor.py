@@ -36,7 +36,7 @@ from ..protocol import (
 from ..requests import Overdue, Requests
 from ..tool import Tool
 from .door import Door, Ended
-from .entry import Entry, LedgerState, apply
+from .entry import Entry, LedgerState, apply, in_order
 from .inside import Inside
 from .keys import Keyed, KeyRead, Keys
 from .resolve import ProbeAgain, Probed, Resolver, VerdictRead
@@ -122,7 +122,7 @@ class Ledger(Durable[LedgerState]):
                     self._verify(one)
             case Recall(step=step, reply_to=reply_to):
                 mine = [e for e in self.state.entries.values() if e.step == step]
-                reply_to.tell(Recalled(entries=tuple(mine)))
+                reply_to.tell(Recalled(entries=in_order(mine)))
             case Probed():
                 self.resolver.probed(message)
             case VerdictRead():

@@ -7,6 +7,7 @@ calls stand in it; the record itself stays in the stream for good.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -35,6 +36,7 @@ __all__ = [
     "failed",
     "failures",
     "find_same",
+    "in_order",
     "request_id",
 ]
 
@@ -177,6 +179,11 @@ def approval_id(task: str, op: int, tool: str, arguments: str, earlier: int = 0)
     text = canonical([KEY_VERSION, "approval", task, op, tool, arguments, *again])
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"a-{digest[:12]}"
+
+
+def in_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Entries as they were decided: a call that waited is registered behind others."""
+    return tuple(sorted(entries, key=lambda one: one.op))
 
 
 def find_same(state: LedgerState, key: str, op: int) -> Entry | None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Misuse, tool
+from perdure.actors.context.render import moving_data
 from perdure.actors.events import RequestBuilt, TaskPaused
 from perdure.actors.model import ModelReply, ModelRequest
 from perdure.context import request_characters
@@ -194,3 +195,46 @@ def test_findings_never_cost_the_newest_exchange_nor_the_request() -> None:
     assert "Found before" not in model.seen[13].messages[-1]["content"]
     assert len(model.seen[13].messages[-2]["content"]) == sizes[12]
     assert "sum=1313" in model.seen[14].messages[-1]["content"]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_results_stand_with_their_calls_where_one_waited_for_approval(
+    killed: bool,
+) -> None:
+    # Its entry is registered behind those of the calls that were made after it.
+    @tool(effect="once", approval=lambda arguments: arguments["what"] == "a")
+    def send(what: str) -> str:
+        """Send it."""
+        return f"sent {what}"
+
+    def model(request: ModelRequest) -> ModelReply:
+        told = [one for one in request.messages if one["role"] == "tool"]
+        if told or standing(request)["operations"]:
+            return ModelReply(content='"done"')
+        return ModelReply(
+            tool_calls=as_calls([("send", {"what": one}) for one in "abc"])
+        )
+
+    agent = Agent(
+        name="agent",
+        instructions="Send.",
+        tools=[send],
+        model=Scripted(model),
+        recovery="rules",
+    )
+    house = House(agent)
+    task = house.submit()
+    assert house.finish(task.id).reason == "approval"
+    (asked,) = house.runtime.approvals()
+    task.approve(asked.approval)
+    if killed:
+        stream = f"task/{task.id}"
+        assert house.until(lambda: house.kinds(stream).count("RequestBuilt") == 2)
+        house.kill()
+        house.reopen()
+    assert house.finish(task.id).status == "completed"
+    last = house.runtime._reading.read(lambda reader: render_again(reader, task.id, 5))
+    told = [one["content"] for one in last.messages if one["role"] == "tool"]
+    facts = moving_data(last.messages[-1]["content"])["operations"]
+    said = [one["result"] for one in facts] if killed else told
+    assert said == ["sent a", "sent b", "sent c"]

@@ -102,9 +102,14 @@ def build(
     room = room_for(rules.limit)
     cut: dict[str, Finding] = {}
     while True:
-        shown = msgspec.structs.replace(
-            view, findings=merged(view.findings, cut.values(), room)
+        kept = tuple(
+            one
+            for one in merged(view.findings, cut.values(), room)
+            if one.evidence in cut and one not in view.findings
         )
+        # What the record makes of those kept: one that is left out has made no room.
+        found = merged(view.findings, kept, room)
+        shown = msgspec.structs.replace(view, findings=found)
         made, bare = _fitted(layer, shown, scratch, purpose, window, rules, known)
         lost = _lost(scratch, window, made, known)
         if lost.keys() <= cut.keys():
@@ -112,11 +117,6 @@ def build(
         # The findings make the request longer: again, from where it is cut now.
         cut.update(lost)
         window = made.window
-    kept = tuple(
-        one
-        for one in shown.findings
-        if one.evidence in cut and one not in view.findings
-    )
     return Fitted(made=made, findings=kept, bare=bare)
 
 

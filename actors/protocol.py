@@ -303,11 +303,13 @@ class Assemble(Message, frozen=True, kw_only=True):
     """Build the request of a model call from layers, fitted and validated.
 
     All that goes in is here: asked twice, late or after a crash, the answer is one.
-    `subject` is what a summary is asked of: as many of its blocks as fit.
+    `subject` is what a summary is asked of: as many of its blocks as fit. `version` is
+    the task's, that the view is of; the answer has it again.
     """
 
     op: int
     attempt: int
+    version: int
     view: TaskView
     scratch: tuple[Block, ...]
     purpose: Purpose
@@ -329,6 +331,7 @@ class Built(Message, frozen=True, kw_only=True):
 
     op: int
     attempt: int
+    version: int
     request: ModelRequest | None
     digest: str
     window: Window

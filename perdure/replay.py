@@ -83,9 +83,9 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     work = purpose == "work"
     facts = _facts(reader, stream, task, record, built)
     view = view_of(state, facts, closing=purpose == "closing")
-    # A request shows in short what it cuts itself.
-    found = _task_at(stream, record.version).findings
-    view = msgspec.structs.replace(view, findings=found)
+    if work:  # it shows in short what it cuts itself
+        found = _task_at(stream, record.version).findings
+        view = msgspec.structs.replace(view, findings=found)
     if built.bare:
         view = msgspec.structs.replace(view, findings=(), adrift=False, summary="")
     layer = _fixed(reader, built)

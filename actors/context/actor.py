@@ -63,6 +63,7 @@ class Context(Actor):
             return Built(
                 op=message.op,
                 attempt=message.attempt,
+                version=message.version,
                 request=None,
                 digest="",
                 window=message.window,
@@ -80,6 +81,7 @@ class Context(Actor):
         return Built(
             op=message.op,
             attempt=message.attempt,
+            version=message.version,
             request=request,
             digest=made.digest,
             window=made.window if message.subject is None else message.window,

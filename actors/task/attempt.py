@@ -36,6 +36,7 @@ def request_of(
     return Assemble(
         op=op.op,
         attempt=op.attempt,
+        version=state.version,
         view=view_of(state, done, closing=purpose == "closing"),
         scratch=scratch,
         purpose=purpose,

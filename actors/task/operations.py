@@ -148,7 +148,7 @@ class Operations:
         task = self._task
         key = ("assemble", message.op, message.attempt)
         op = task.state.ops.get(message.op)
-        if not task.requests.answered(key) or op is None:
+        if not task.requests.answered(key) or op is None or not op.open:
             return
         if message.request is None:
             if not asides.refused(task, op, message.error):
@@ -166,7 +166,7 @@ class Operations:
                 op=op.op,
                 attempt=op.attempt,
                 digest=message.digest,
-                view=task.state.version,
+                view=message.version,
                 facts_until=task.state.facts_until,
                 blocks=message.blocks,
                 window=window.start,

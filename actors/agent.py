@@ -17,6 +17,7 @@ from .model import Model, ModelReply, ModelRequest, ToolSchema
 from .outcomes import NotSent
 from .price import Price
 from .rules import Rule, check_rules
+from .storable import is_storable
 from .tool import UNDO, Tool
 from .windows.limit import is_service
 
@@ -173,6 +174,8 @@ class Agent:
         self.instructions = instructions
         self.model = model
         self.tools = _by_name(name, tools)
+        if not isinstance(recall, bool):
+            raise Misuse(f"agent {name!r}: recall={recall!r} must be True or False")
         if recall and self.tools:
             for one in INSIDE:
                 self.tools.setdefault(one.name, one)
@@ -191,6 +194,11 @@ class Agent:
         self.fixed = FixedLayer(instructions=instructions, tools=self.schemas())
 
     def _check(self) -> None:
+        if not isinstance(self.instructions, str) or not is_storable(self.instructions):
+            raise Misuse(
+                f"agent {self.name!r}: instructions={self.instructions!r} must be "
+                "text, without lone surrogates"
+            )
         if not isinstance(self.model, Model):
             raise Misuse(
                 f"agent {self.name!r}: model={self.model!r} is no model; it needs a "

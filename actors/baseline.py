@@ -8,6 +8,7 @@ import msgspec
 
 from .context.drift import ACTS_KEPT
 from .errors import Misuse
+from .storable import is_storable
 
 __all__ = ["Baseline"]
 
@@ -27,7 +28,14 @@ AT_LEAST_ONE = frozenset(
     }
 )
 
-AT_MOST = {"drift_actions": ACTS_KEPT, "drift_threshold": 1}
+AT_MOST = {
+    "alert": 1,
+    "core_share": 1,
+    "drift_actions": ACTS_KEPT,
+    "drift_threshold": 1,
+    "floor": 1,
+    "low_water": 1,
+}
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +94,11 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
             raise Misuse(
                 f"Baseline: newest={self.newest!r} must be 'reference' or 'strict'"
             )
-        for name in self.__struct_fields__:
+        if not isinstance(self.id, str) or not self.id or not is_storable(self.id):
+            raise Misuse(
+                f"Baseline: id={self.id!r} must be text, the name of the rules"
+            )
+        for name, kind in self.__annotations__.items():
             value = getattr(self, name)
             if name in ("id", "newest"):
                 continue
@@ -96,6 +108,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
                 raise Misuse(
                     f"Baseline: {name}={value!r} must be a number of at least {least}"
                 )
+            if kind == "int" and not isinstance(value, int):
+                raise Misuse(f"Baseline: {name}={value!r} must be a whole number")
         for name, most in AT_MOST.items():
             if getattr(self, name) > most:
                 raise Misuse(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .anchors import ANCHOR_NAME, ANCHORS
 from .errors import Misuse
+from .storable import is_storable
 from .windows.limit import is_service
 
 if TYPE_CHECKING:
@@ -197,6 +198,11 @@ def check_anchors(name: str, paths: object) -> tuple[str, ...]:
             raise Misuse(
                 f"tool {name!r}: anchors= holds {path!r}, which is no path; give names "
                 "with dots between, such as 'rows.0.id'"
+            )
+        if not is_storable(path):
+            raise Misuse(
+                f"tool {name!r}: anchors= holds {path!r}, in which a surrogate "
+                "stands alone; name a field of text that can be stored"
             )
         if len(path) > ANCHOR_NAME:
             raise Misuse(

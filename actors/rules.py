@@ -22,6 +22,7 @@ import msgspec
 from .context.measure import canonical
 from .context.wording import EASTERN
 from .errors import Misuse
+from .storable import is_storable
 
 if TYPE_CHECKING:
     from .tool import Tool
@@ -70,6 +71,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 f"Rule: says={self.says!r} must be the constraint in words, {SAYS} "
                 "characters at most"
             )
+        if not is_storable(self.says):
+            raise Misuse(f"Rule: says={self.says!r} holds a lone surrogate; remove it")
         for field in ("tools", "forbid", "allow"):
             entries = getattr(self, field)
             if isinstance(entries, list):
@@ -82,6 +85,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise Misuse(
                 f"Rule {self.says!r}: argument={path!r} must be a path such as "
                 f"'target.env', {LONGEST} characters at most"
+            )
+        if not is_storable(path):
+            raise Misuse(
+                f"Rule {self.says!r}: argument={path!r} holds a lone surrogate; "
+                "remove it"
             )
         if path and not all(map(str.strip, path.split("."))):
             raise Misuse(
@@ -146,6 +154,8 @@ def _wrong(entries: object) -> str:
     for one in entries:
         if not isinstance(one, str) or len(one) > LONGEST:
             return f"holds {one!r}, which is no text of {LONGEST} characters at most"
+        if not is_storable(one):
+            return f"holds {one!r}, in which a surrogate stands alone; remove it"
         core, _, _ = _stars(one)
         if "*" in core:
             return f"holds {one!r}: a star stands at an end only"

@@ -23,6 +23,7 @@ from .actors.protocol import (
     Resume,
     WakeAgain,
 )
+from .actors.storable import is_storable
 from .actors.task.rows import TaskRow
 from .errors import Misuse, StoreRefused, TaskNotFound
 from .handle import Handle
@@ -365,17 +366,8 @@ class TaskCalls(Recalling):
 
 def _check_words(call: str, **words: object) -> None:
     for name, value in words.items():
-        if not isinstance(value, str) or len(value) > LONGEST or not _storable(value):
+        if not isinstance(value, str) or len(value) > LONGEST or not is_storable(value):
             raise Misuse(f"{call}: {name} must be text of at most {LONGEST} characters")
-
-
-def _storable(text: str) -> bool:
-    """Tell whether text can be stored: it holds no lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_asked(reader: Reader, task: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from .actors.house import House
 from .actors.names import MEMORY
 from .actors.protocol import Erase, EraseFacts
+from .actors.storable import is_storable
 from .asking import Asking
 from .errors import Misuse
 from .export import export_subject, export_task
@@ -111,15 +112,20 @@ def _check_one(call: str, task: object, subject: object) -> None:
         raise Misuse(
             f"{call}: task={task!r}, subject={subject!r}: give one of them, as text"
         )
+    if not is_storable(given[0]):
+        raise Misuse(
+            f"{call}: task={task!r}, subject={subject!r}: lone surrogates are stored "
+            "nowhere; give the name as it was stored"
+        )
 
 
 def check_by(by: object) -> None:
     """Raise Misuse unless this says who has something erased, and can be stored."""
-    if isinstance(by, str) and by.strip() and len(by) <= LONGEST:
-        try:
-            by.encode()
-        except UnicodeEncodeError:
-            pass
-        else:
-            return
+    if (
+        isinstance(by, str)
+        and 0 < len(by) <= LONGEST
+        and by.strip()
+        and is_storable(by)
+    ):
+        return
     raise Misuse(f"erase: by={by!r} must say who, in 1 to {LONGEST} characters")

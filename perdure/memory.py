@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import reprlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .actors import names
 from .actors.memory.facts import GLOBAL, Said, value_text, why_not_said
 from .actors.protocol import ChangeFact, FactChanged
+from .actors.storable import is_storable
 from .asking import Asking
 from .errors import Misuse
 from .storage.reader import Reader
@@ -121,9 +123,13 @@ class Memory:
     def facts(
         self, *, scope: str | None = None, subject: str | None = None
     ) -> list[FactLine]:
-        """The facts and hypotheses that are current, oldest first."""
+        """The facts and hypotheses that are current, oldest first.
+
+        Raises Misuse for a scope or a subject that is no text.
+        """
         from . import views_facts
 
+        _check_asked("facts", scope=scope, subject=subject)
         now = self._now()
         found: list[FactLine] = self._read(
             lambda reader: views_facts.facts(reader, now, scope=scope, subject=subject)
@@ -133,9 +139,15 @@ class Memory:
     def history(
         self, key: str, *, scope: str | None = None, subject: str = ""
     ) -> list[FactLine]:
-        """All that was ever said of a key, oldest first; of every scope by default."""
+        """All that was ever said of a key, oldest first; of every scope by default.
+
+        Raises Misuse for a key, a scope or a subject that is no text.
+        """
         from . import views_facts
 
+        if key is None:
+            raise Misuse("history: key=None must be text, a key as `facts` has it")
+        _check_asked("history", key=key, scope=scope, subject=subject)
         found: list[FactLine] = self._read(
             lambda reader: views_facts.history(
                 reader, key, scope=scope, subject=subject
@@ -174,11 +186,26 @@ def said_of(*, value: Any, **given: Any) -> Said:
     try:
         text = value_text(value)
     except (ValueError, TypeError, RecursionError) as error:
-        raise Misuse(f"value={value!r} is no JSON value: {error}") from None
+        raise Misuse(f"value={_shown(value)} is no JSON value: {error}") from None
     said = Said(value=text, **given)
     if wrong := why_not_said(said):
         raise Misuse(wrong)
     return said
+
+
+def _shown(value: object) -> str:
+    """A value as an error names it; what is too deep to be shown by its type."""
+    try:
+        return reprlib.repr(value)
+    except RecursionError:
+        return f"<{type(value).__name__}>"
+
+
+def _check_asked(call: str, **given: object) -> None:
+    for name, text in given.items():
+        if text is None or (isinstance(text, str) and is_storable(text)):
+            continue
+        raise Misuse(f"{call}: {name}={text!r} must be text, without lone surrogates")
 
 
 def _check_by(by: object) -> None:

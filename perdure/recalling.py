@@ -25,6 +25,8 @@ from .supervision.promise import Promise
 
 __all__ = ["Recalling", "check_vectors", "library_of", "search"]
 
+LONGEST_WAIT = 31_536_000.0  # seconds, a year; clocks end somewhere beyond
+
 
 class Recalling(Asking):
     """The part of a `Runtime` that searches what its tasks did."""
@@ -72,6 +74,12 @@ class Recalling(Asking):
     ) -> list[Hit]:
         self._refuse_if_over()
         asked = _question(query, filters)
+        number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if timeout is not None and not (number and 0 <= timeout <= LONGEST_WAIT):
+            raise Misuse(
+                f"recall: timeout={timeout!r} must be seconds from 0 to "
+                f"{LONGEST_WAIT:.0f}, or None"
+            )
         promise = Promise(self._dispatcher)
         self._library.ask(asked, promise.set)
         said: list[Hit] | str = promise.result(timeout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..errors import Misuse
+from ..storable import is_storable
 from .words import Wanted, spans
 
 __all__ = ["Hit", "Question", "merged", "question", "snippet"]
@@ -72,7 +73,7 @@ def question(
     """Make a question. Raises Misuse, naming the argument, the value and the fix."""
     texts = {"query": query, "task": task, "step": step, "tool": tool}
     for name, value in (texts | {"outcome": outcome}).items():
-        if not isinstance(value, str) or len(value) > QUERY or not _storable(value):
+        if not isinstance(value, str) or len(value) > QUERY or not is_storable(value):
             raise Misuse(
                 f"recall: {name}={value!r:.60} must be text of at most {QUERY} "
                 "characters"
@@ -93,10 +94,6 @@ def question(
         until=until,
         limit=limit,
     )
-
-
-def _storable(text: str) -> bool:
-    return not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def snippet(text: str, wanted: tuple[Wanted, ...], size: int = SNIPPET) -> str:

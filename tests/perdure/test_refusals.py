@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure import Agent, Baseline, Misuse, Runtime, tool
+from perdure import Agent, Baseline, Misuse, Rule, Runtime, tool
 from perdure.models import ModelReply, Scripted
 
 AGENT = Agent(
     name="a", instructions="x", model=Scripted(lambda _: ModelReply(content="1"))
 )
 
+HELD: dict[str, Any] = {"name": "a", "instructions": "x", "model": AGENT.model}
 OPENINGS: dict[str, dict[str, Any]] = {
     "agents=": {"agents": AGENT},
     "agents= holds 3": {"agents": [3]},
@@ -49,6 +52,11 @@ def test_a_store_that_is_no_path_is_refused() -> None:
         lambda: Baseline(floor=float("nan")),
         lambda: Baseline(request_limit="many"),  # type: ignore[arg-type]
         lambda: Baseline(shutdown_timeout=True),
+        lambda: Baseline(anchor_names=1.5),  # type: ignore[arg-type]
+        lambda: Baseline(core_share=1.5),
+        lambda: Baseline(low_water=1.5),
+        lambda: Baseline(id=5),  # type: ignore[arg-type]
+        lambda: Baseline(id="a\ud800"),
     ],
 )
 def test_a_malformed_rule_is_refused_when_it_is_made(
@@ -102,3 +110,80 @@ def test_inputs_that_are_no_mapping_are_refused(tmp_path: Path) -> None:
         pytest.raises(Misuse, match="inputs="),
     ):
         runtime.submit("a", "go", inputs=[1])  # type: ignore[arg-type]
+
+
+ALONE = "a\ud800b"  # a lone surrogate: no UTF-8, and so nothing that is stored
+
+
+@pytest.mark.parametrize(
+    ("named", "make"),
+    [
+        ("recall='yes'", lambda: Agent(**(HELD | {"recall": "yes"}))),
+        ("recall=0", lambda: Agent(**(HELD | {"recall": 0}))),
+        ("instructions=", lambda: Agent(**(HELD | {"instructions": ALONE}))),
+        ("instructions=5", lambda: Agent(**(HELD | {"instructions": 5}))),
+        ("says=", lambda: Rule(says=ALONE, forbid=("x",))),
+        ("forbid=", lambda: Rule(says="no", forbid=(ALONE,))),
+        ("argument=", lambda: Rule(says="no", forbid=("x",), argument=ALONE)),
+        ("anchors= holds", lambda: tool(anchors=[ALONE])(_read)),
+    ],
+)
+def test_what_could_not_be_stored_is_refused_when_it_is_declared(
+    named: str, make: Callable[[], object]
+) -> None:
+    with pytest.raises(Misuse, match=re.escape(named)):
+        make()
+
+
+@pytest.mark.parametrize("value", [ALONE, 5, b"x"])
+def test_no_question_about_what_cannot_be_stored_harms_a_service(
+    tmp_path: Path, value: Any
+) -> None:
+    """Each is refused to whoever asks; sent on, it would end services for all."""
+    heard: list[str] = []
+    with Runtime(
+        tmp_path / "t.db", agents=[AGENT], on_event=lambda name, _: heard.append(name)
+    ) as runtime:
+        memory = runtime.memory
+        for ask in (
+            lambda: runtime.erase(task=value, by="an operator"),
+            lambda: runtime.erase(subject=value, by="an operator"),
+            lambda: runtime.export(task=value),
+            lambda: runtime.export(subject=value),
+            lambda: memory.facts(scope=value),
+            lambda: memory.facts(subject=value),
+            lambda: memory.history(value),
+            lambda: memory.history("k", scope=value),
+            lambda: runtime.recall("x", task=value),
+        ):
+            with pytest.raises(Misuse, match=re.escape(repr(value))):
+                ask()
+        assert memory.know("k", "v")
+    assert "actor.crashed" not in heard
+
+
+@pytest.mark.parametrize("timeout", [-1, math.nan, math.inf, 10**400, True, "x"])
+def test_a_time_to_wait_that_is_none_is_refused(tmp_path: Path, timeout: Any) -> None:
+    with (
+        Runtime(tmp_path / "t.db", agents=[AGENT]) as runtime,
+        pytest.raises(Misuse, match="recall: timeout="),
+    ):
+        runtime.recall("x", timeout=timeout)
+
+
+def test_a_fact_that_nests_too_deep_to_be_shown_is_refused_as_such(
+    tmp_path: Path,
+) -> None:
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    with (
+        Runtime(tmp_path / "t.db", agents=[AGENT]) as runtime,
+        pytest.raises(Misuse, match="value="),
+    ):
+        runtime.memory.know("k", deep)
+
+
+def _read(name: str) -> str:
+    """Read."""
+    return name

@@ -138,6 +138,11 @@ def check_options(
         raise ContextBudgetError(
             f"profile must be source, strict or runtime, not {profile!r}"
         )
+    if not isinstance(provider, Provider | None):
+        raise ContextBudgetError(
+            f"provider={provider!r} is no Provider; give one of those that "
+            "perdure.context has, such as OPENAI, or Provider(name=..., parts=...)"
+        )
     if provider is not None and profile == "source":
         raise ContextBudgetError(
             "the profile source takes text alone: give a provider with the profile "

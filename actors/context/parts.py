@@ -51,7 +51,21 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     most_calls: int | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise Misuse(
+                f"Provider.name={self.name!r} must be text, the name that errors use"
+            )
+        if not isinstance(self.parts, Mapping):
+            raise Misuse(
+                f"Provider.parts={self.parts!r} must map part types to characters, "
+                "such as {'image': 4000}"
+            )
         for kind, size in self.parts.items():
+            if not isinstance(kind, str):
+                raise Misuse(
+                    f"Provider.parts holds {kind!r}, which is no part type; give the "
+                    "text that stands as its type"
+                )
             if kind == "text":
                 raise Misuse("Provider.parts: text counts as it is; leave it out")
             if size is not None and (type(size) is not int or size < LEAST):
@@ -62,7 +76,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         most = self.most_calls
         if most is not None and (type(most) is not int or most < 1):
             raise Misuse(
-                f"Provider.most_calls must be an int of at least 1, or None, not {most}"
+                f"Provider.most_calls must be an int of at least 1, or None, not "
+                f"{most!r}"
             )
 
     def refuse(self, parts: list[Any], where: str) -> None:

@@ -5,7 +5,7 @@ Nothing calls it by itself: to mend is to decide what was meant, and a host deci
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -73,6 +73,13 @@ def repair(messages: Sequence[Any], *, provider: Provider = ANY) -> Repaired:
     malformed, what is not finite JSON, a surrogate in what a vendor signed, more calls
     than the provider takes.
     """
+    if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence):
+        raise ContextBudgetError("messages must be a list")
+    if not isinstance(provider, Provider):
+        raise ContextBudgetError(
+            f"provider={provider!r} is no Provider; give one of those that "
+            "perdure.context has, such as OPENAI, or Provider(name=..., parts=...)"
+        )
     mending = _Mending(messages)
     found = mending.messages()
     held = Held(

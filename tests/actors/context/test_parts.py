@@ -17,8 +17,10 @@ from perdure.context import (
     ANY,
     OPENAI,
     ContextBudgetError,
+    History,
     Provider,
     fit_context,
+    repair,
     request_characters,
 )
 
@@ -217,11 +219,28 @@ def test_an_empty_list_of_parts_says_nothing() -> None:
         {"most_calls": 0},
         {"most_calls": True},
         {"most_calls": 1.5},
+        {"parts": None},
+        {"parts": ["image"]},
+        {"parts": {1: 20}},
+        {"name": 5},
+        {"name": ""},
     ],
 )
 def test_a_provider_with_a_figure_that_is_none_is_refused(options: Any) -> None:
     with pytest.raises(Misuse, match=r"Provider\."):
-        Provider(name="mine", **options)
+        Provider(**({"name": "mine"} | options))
+
+
+@pytest.mark.parametrize("provider", ["openai", {"image": 20}, OPENAI.parts])
+def test_what_is_no_provider_is_refused_where_it_is_given(provider: Any) -> None:
+    history = [user("t")]
+    for fit in (
+        lambda: fit_context(history, [], profile="strict", provider=provider),
+        lambda: History([], profile="strict", provider=provider),
+        lambda: repair(history, provider=provider),
+    ):
+        with pytest.raises(ContextBudgetError, match="is no Provider"):
+            fit()
 
 
 def test_the_parts_of_the_vendors_are_taken_without_naming_one() -> None:

@@ -292,3 +292,9 @@ def test_nothing_is_lost_that_was_not_reported(history: list[Any]) -> None:
     for role in ("system", "developer", "user"):
         kept = [one["content"] for one in found.messages if one["role"] == role]
         assert kept == [one["content"] for one in history if one["role"] == role]
+
+
+@pytest.mark.parametrize("history", [None, "text", user("t"), iter([user("t")])])
+def test_what_is_no_list_of_messages_has_no_repair(history: Any) -> None:
+    with pytest.raises(ContextBudgetError, match="messages must be a list"):
+        repair(history)

@@ -220,13 +220,13 @@ def _facts(
         if record.seq < at.seq
         and isinstance(event, ContextRebuilt | StepStarted | StepEnded)
     ]
-    if not marks or not isinstance(marks[-1][1], ContextRebuilt):
+    if not marks or not isinstance(rebuilt := marks[-1][1], ContextRebuilt):
         return ()
     record = marks[-1][0]
     step = _task_at(stream, record.version).step
     entries = _entries_at(reader, task, record.seq)
     mine = [one for one in entries if step is not None and one.step == step.id]
-    return operations(mine, built.facts_until)
+    return operations(mine, built.facts_until, rebuilt.limit)
 
 
 def _fixed(reader: Reader, built: RequestBuilt) -> FixedLayer:

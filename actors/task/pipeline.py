@@ -84,9 +84,9 @@ class Pipeline:
         task.forget_exchanges()
         task.operations.recall(entries, until)
         task.drifting.recall(entries)
-        self.operations = operations(entries, until)
-        following = declaration_of(state).next
         limit = task.agent.request_limit or task.house.baseline.request_limit
+        self.operations = operations(entries, until, limit)
+        following = declaration_of(state).next
         short = left_out(entries, until, self.operations)
         findings = merged(state.findings, tuple(short), room_for(limit))
         done = [step.id for step in state.steps if step.status == "completed"]

@@ -170,13 +170,16 @@ def _declared_next(state: TaskState) -> str:
     return DECLARATION_FORM + before
 
 
-def operations(entries: Sequence[Entry], until: int) -> tuple[OperationView, ...]:
+def operations(
+    entries: Sequence[Entry], until: int, limit: int
+) -> tuple[OperationView, ...]:
     """Finished tool calls of the step, of exchanges up to model call `until`.
 
-    Each result is bounded, and so are all together; the newest are kept whole.
+    Each result is bounded, and so are all together, by half of a request's `limit` as
+    well; the newest are kept whole.
     """
     found: list[OperationView] = []
-    room = FACTS_LIMIT
+    room = min(FACTS_LIMIT, limit // 2)  # a request of tokens has more characters
     for entry in reversed(entries):
         if entry.kind != "tool" or entry.status == "pending" or entry.parent > until:
             continue

@@ -20,7 +20,7 @@ GOAL = "Read every page of the report and say what it comes to."
 class Recovered:
     """A task that is killed behind so many rounds: the first requests after that."""
 
-    def __init__(self, rounds: int) -> None:
+    def __init__(self, rounds: int, limit: int | None = None) -> None:
         self.seen: list[ModelRequest] = []
         self.killed = False
         page = 0
@@ -38,6 +38,7 @@ class Recovered:
             tools=[look],
             model=Scripted(self.reply),
             max_rounds=2_000,
+            request_limit=limit,
         )
         house = House(agent, baseline=quick(snapshot_events=512))
         task = house.submit(goal=GOAL).id
@@ -113,3 +114,11 @@ def test_what_the_facts_have_no_room_for_is_told_in_short(short: Recovered) -> N
             assert f"- op{2 * page} look: " in text
         assert f"sum={page * 101:06d}" in text
         assert f"- op{2 * page - 1}: Page by page, since" in text
+
+
+@pytest.mark.parametrize("limit", [5_000, 7_000])
+def test_a_task_with_a_smaller_limit_recovers_within_it(limit: int) -> None:
+    # What it did takes half of its requests at most, or a crash would be its end.
+    recovered = Recovered(12, limit)
+    assert size(recovered.declares) <= limit
+    assert standing(recovered.declares)["operations"]

@@ -170,7 +170,8 @@ def test_operations_up_to_a_call_are_shown_as_they_ended() -> None:
         entry(7, parent=6),
     ]
     shown = [
-        (one.evidence, one.outcome, one.result) for one in operations(entries, until=5)
+        (one.evidence, one.outcome, one.result)
+        for one in operations(entries, until=5, limit=16_000)
     ]
     assert shown == [
         ("op2", "completed", "ok"),
@@ -182,14 +183,14 @@ def test_operations_up_to_a_call_are_shown_as_they_ended() -> None:
 def test_results_are_bounded_each_and_together_the_newest_kept_whole() -> None:
     entries = [entry(op, result="x" * 3_900) for op in range(2, 8)]
     entries.append(entry(8, result="y" * 10_000))
-    shown = operations(entries, until=9)
+    shown = operations(entries, until=9, limit=16_000)
     assert shown[-1].result == "y" * FACT_LIMIT + " (cut: 10000 characters)"
     assert [one.evidence for one in shown] == ["op7", "op8"]
     assert sum(len(one.result) for one in shown) < FACTS_LIMIT + 2 * 40
 
 
 def test_very_many_operations_do_not_fill_the_request() -> None:
-    shown = operations([entry(op) for op in range(2, 600)], until=600)
+    shown = operations([entry(op) for op in range(2, 600)], until=600, limit=16_000)
     assert shown[-1].evidence == "op599"
     assert sum(len(one.arguments) + len(one.result) + 100 for one in shown) < 8_000
 
@@ -200,7 +201,9 @@ def test_very_many_operations_do_not_fill_the_request() -> None:
 )
 def test_what_a_model_wrote_that_is_no_json_can_still_be_shown(arguments: str) -> None:
     # R29: a fact that cannot be rendered would end every request of the task.
-    view = view_of(STATE, operations([entry(2, arguments=arguments)], until=2))
+    view = view_of(
+        STATE, operations([entry(2, arguments=arguments)], until=2, limit=16_000)
+    )
     data = moving_data(render_moving(view))
     assert data["operations"][0]["arguments"] == {}
     data_after_a_crash = moving_data(render_recovery(view))
@@ -209,7 +212,7 @@ def test_what_a_model_wrote_that_is_no_json_can_still_be_shown(arguments: str) -
 
 def test_arguments_are_bounded_too() -> None:
     arguments = json.dumps({"text": "x" * 50_000})
-    (shown,) = operations([entry(2, arguments=arguments)], until=2)
+    (shown,) = operations([entry(2, arguments=arguments)], until=2, limit=16_000)
     assert json.loads(shown.arguments) == {"cut": arguments[:1_000]}
 
 

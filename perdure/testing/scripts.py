@@ -18,7 +18,7 @@ def in_turn(*calls: tuple[str, Mapping[str, Any]], answer: Any = "done") -> Scri
 
     It counts the results that a request shows, so it goes on after a kill where it
     stood, and it declares after a crash what the record shows. In a plan, each step
-    makes these calls.
+    makes these calls. It sums nothing up: give few calls, whose results fit.
 
     Args:
         calls: (tool, arguments), one model reply each.
@@ -29,6 +29,8 @@ def in_turn(*calls: tuple[str, Mapping[str, Any]], answer: Any = "done") -> Scri
         data = moving_data(request.messages[-1]["content"])
         if data["kind"] == "recovery":
             return ModelReply(content=json.dumps(_declaration(data)))
+        if data["kind"] == "summarise":
+            return ModelReply(content="it sums nothing up")  # so requests are cut
         made = len(data["operations"])
         made += sum(message["role"] == "tool" for message in request.messages)
         if made >= len(calls):

@@ -8,6 +8,7 @@ import msgspec
 
 from .context.drift import ACTS_KEPT
 from .errors import Misuse
+from .guard.detect import LONGEST
 from .storable import is_storable
 
 __all__ = ["Baseline"]
@@ -15,6 +16,10 @@ __all__ = ["Baseline"]
 AT_LEAST_ONE = frozenset(
     {
         "active_tasks",
+        "loop_errors",
+        "loop_near",
+        "loop_period",
+        "loop_repeats",
         "big_value",
         "closing_tokens",
         "output_tokens",
@@ -34,6 +39,8 @@ AT_MOST = {
     "drift_actions": ACTS_KEPT,
     "drift_threshold": 1,
     "floor": 1,
+    "loop_period": LONGEST,
+    "loop_similar": 1,
     "low_water": 1,
 }
 
@@ -47,6 +54,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     `newest` says what becomes of the newest exchange where it alone is over the limit:
     its results are shown by ``reference``, or the request is refused (``strict``), and
     the task pauses.
+
+    The newest 15 calls are looked at for circles: a `loop_…` above that is never met.
 
     Raises Misuse, naming the rule and the value, for what is no number or too small.
     """
@@ -64,6 +73,11 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     downstream_retries: int = 1  # B82, tools of kind "downstream"
     declaration_retries: int = 3
     probe_attempts: int = 5
+    loop_repeats: int = 3  # equal calls with equal results in a row
+    loop_period: int = 5  # calls of the longest circle, seen three times
+    loop_errors: int = 4  # different calls in a row that failed, after their retries
+    loop_near: int = 4  # nearly equal calls that failed alike or changed nothing
+    loop_similar: float = 0.9  # from which two calls are nearly equal (B56)
     floor: float = 0.10  # share of a grant kept for winding up (B78)
     closing_tokens: int = 256  # output of the last call before a pause for money
     summary_failures: int = 2  # in a row, then a task asks for no summary (K15)
@@ -88,6 +102,14 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_timeout: float = 5.0  # seconds a child
     big_value: int = 16_384  # bytes
     newest: Literal["reference", "strict"] = "reference"  # where it alone is too much
+
+    def retries_of(self, kind: Literal["query", "generate", "downstream"]) -> int:
+        """How often a failed call of a kind may be made again in a step (B82)."""
+        return {
+            "query": self.query_retries,
+            "generate": self.model_retries,
+            "downstream": self.downstream_retries,
+        }[kind]
 
     def __post_init__(self) -> None:
         if self.newest not in ("reference", "strict"):

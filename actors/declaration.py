@@ -44,6 +44,7 @@ def check(tool: Tool, *, settles: bool, failed: object, unknown: object) -> None
         _of_processes(tool),
         _result(tool),
         _service(tool),
+        _identity(tool),
         _errors(failed, unknown),
     )
     for wrong in (one for rule in rules for one in rule):
@@ -161,6 +162,21 @@ def _service(tool: Tool) -> Iterator[str]:
             f"service={tool.service!r} must be a name such as 'smtp', the one that a "
             "RateLimit gives"
         )
+
+
+def _identity(tool: Tool) -> Iterator[str]:
+    known = tool.parameters.__struct_fields__
+    for field in ("loop_key", "volatile"):
+        for name in getattr(tool, field):
+            if name not in known:
+                yield (
+                    f"{field}={getattr(tool, field)!r}: it has no parameter {name!r}; "
+                    f"its parameters: {', '.join(known) or 'none'}"
+                )
+    if tool.loop_key and tool.volatile:
+        yield "loop_key= and volatile= say the same thing twice; give one of them"
+    if not 0 <= tool.patience < float("inf"):
+        yield f"max_wait={tool.patience!r} must be seconds, 0 or more"
 
 
 def _errors(failed: object, unknown: object) -> Iterator[str]:

@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from .context.facts import Finding
+from .guard.detect import Finding as Circle
+from .guard.seen import Seen
 from .rules import Rule
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "Held",
     "KnowledgeTaken",
     "Known",
+    "LoopFound",
     "PoolOpened",
     "ProgressMade",
     "ProgressSeen",
@@ -280,7 +283,8 @@ class ActionObserved(Event, frozen=True, kw_only=True, omit_defaults=True):
     `retry` counts the attempt against the limit of its kind: one that a crash cut off
     does not count. `calls` is how many tools a model's reply asks for, `said` the words
     of a closing turn; `refused` says that the door did not let the call out;
-    `input_tokens` is what the provider counted, or 0.
+    `input_tokens` is what the provider counted, or 0; `seen` is what is remembered of
+    a tool call, to find circles.
     """
 
     op: int
@@ -294,6 +298,7 @@ class ActionObserved(Event, frozen=True, kw_only=True, omit_defaults=True):
     said: str = ""
     refused: bool = False
     input_tokens: int = 0
+    seen: Seen | None = None
 
 
 class AnchorsRefused(Event, frozen=True, kw_only=True):
@@ -344,6 +349,17 @@ class SummaryRefused(Event, frozen=True, kw_only=True):
     op: int
     why: str
     failed: bool = True
+
+
+class LoopFound(Event, frozen=True, kw_only=True):
+    """The task goes round in circles: the operations that show it, and what is done.
+
+    It is told so (``nudge``), the calls of the circle, by their digests, are refused
+    from here (``block``), or it pauses (``stop``).
+    """
+
+    stage: Literal["nudge", "block", "stop"]
+    found: Circle
 
 
 class AnswerRefused(Event, frozen=True, kw_only=True):
@@ -593,7 +609,7 @@ class RecoveryBegan(Event, frozen=True, kw_only=True):
 # ── task/<id>/ledger: every contact with the outside ─────────────────────────────
 
 
-class EffectRegistered(Event, frozen=True, kw_only=True):
+class EffectRegistered(Event, frozen=True, kw_only=True, omit_defaults=True):
     """Attempt `attempt` of operation `op` may run until `not_after` (B39: pending).
 
     `reused` names the operation whose record answers this one without a run, `named`
@@ -973,6 +989,7 @@ EVENTS: tuple[type[Event], ...] = (
     DriftOver,
     SummaryTaken,
     SummaryRefused,
+    LoopFound,
     AnswerRefused,
     StepEnded,
     TaskPaused,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import inspect
-import re
-import typing
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, overload
 
@@ -18,6 +15,7 @@ from .declaration import check, check_anchors, check_importable, check_undo
 from .errors import Misuse
 from .model import ToolSchema
 from .outcomes import Declared, declared
+from .parameters import parameters_of
 
 __all__ = [
     "UNDO",
@@ -37,10 +35,9 @@ EffectClass: TypeAlias = Literal["read", "idempotent", "once"]
 Kind: TypeAlias = Literal["query", "generate", "downstream"]
 Errors: TypeAlias = tuple[type[Exception], ...]
 UNDO = ".undo"  # behind a tool's name: the call that takes an effect of it back
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-INJECTED = ("ctx", "request_id")
 TAKES = "it takes effect: Effect, and result: str if it likes, or is a tool that does"
 SETTLE = 2.0  # seconds
+MAX_WAIT = 60.0  # seconds
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +121,10 @@ class Tool:
         failed: Errors,
         unknown: Errors,
         anchors: Sequence[str],
+        poll: bool,
+        max_wait: float,
+        loop_key: Sequence[str],
+        volatile: Sequence[str],
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -138,6 +139,9 @@ class Tool:
         self.max_result = max_result
         self.service = service
         self.repeat = repeat
+        self.patience = max_wait if poll else 0.0
+        self.loop_key = tuple(loop_key)
+        self.volatile = tuple(volatile)
         self.approval = approval
         self.expires = expires
         self.rests: Callable[[dict[str, Any]], float] | None = None
@@ -149,7 +153,7 @@ class Tool:
         self.description = inspect.getdoc(function) or ""
         if isolate is not None:
             check_importable(self.name, function)
-        self.injected, self.parameters = _parameters(self.name, function)
+        self.injected, self.parameters = parameters_of(self.name, function)
         self.is_async = inspect.iscoroutinefunction(function)
         self.undo = None if undo is None else _undo(self.name, undo)
         check(self, settles=settle is not None, failed=failed, unknown=unknown)
@@ -218,59 +222,6 @@ def _undo(name: str, undo: Tool | Callable[..., Any]) -> Tool:
     return found
 
 
-def _parameters(
-    name: str, function: Callable[..., Any]
-) -> tuple[frozenset[str], type[msgspec.Struct]]:
-    if not NAME.fullmatch(name):
-        raise Misuse(
-            f"tool name {name!r}: use 1-64 letters, digits, _ or -, beginning with a "
-            "letter or _ (name= gives a lambda one)"
-        )
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-    except Exception as error:
-        raise Misuse(
-            f"tool {name!r}: its type hints cannot be read ({error}); "
-            "name types that its module knows"
-        ) from None
-    injected: set[str] = set()
-    fields: list[Any] = []
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.name in INJECTED:
-            injected.add(parameter.name)
-            continue
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise Misuse(
-                f"tool {name!r}: parameter *{parameter.name} has no schema; "
-                "name each parameter"
-            )
-        if parameter.name not in hints:
-            raise Misuse(
-                f"tool {name!r}: parameter {parameter.name!r} has no type hint; "
-                "add one, the schema is made from it"
-            )
-        if parameter.default is parameter.empty:
-            fields.append((parameter.name, hints[parameter.name]))
-        else:
-            hint, default = hints[parameter.name], parameter.default
-            with contextlib.suppress(msgspec.ValidationError, TypeError):
-                # As if a model had written it: `x: float = 2` is 2.0 either way.
-                default = msgspec.convert(default, hint)
-            fields.append((parameter.name, hint, default))
-    struct = msgspec.defstruct(
-        name.replace("-", "_"),
-        fields,
-        kw_only=True,
-        frozen=True,
-        forbid_unknown_fields=True,
-    )
-    try:
-        msgspec.json.schema(struct)
-    except TypeError as error:
-        raise Misuse(f"tool {name!r}: no schema for a parameter: {error}") from None
-    return frozenset(injected), struct
-
-
 @overload
 def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
@@ -295,6 +246,10 @@ def tool(
     failed: Errors = ...,
     unknown: Errors = ...,
     anchors: Sequence[str] = ...,
+    poll: bool = ...,
+    max_wait: float = ...,
+    loop_key: Sequence[str] = ...,
+    volatile: Sequence[str] = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -319,6 +274,10 @@ def tool(
     failed: Errors = (),
     unknown: Errors = (),
     anchors: Sequence[str] = (),
+    poll: bool = False,
+    max_wait: float = MAX_WAIT,
+    loop_key: Sequence[str] = (),
+    volatile: Sequence[str] = (),
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function as a tool; say what its repetition would do.
 
@@ -371,6 +330,12 @@ def tool(
         anchors: fields of its JSON result that stay visible to the model until the
             task ends, by path: ``"table_id"``, ``"rows.0.id"``. One that is not there
             is no error.
+        poll: it waits for something: that its result stays the same is no circle.
+        max_wait: seconds for which a poll may say the same; then the model is told
+            (``poll_timeout``), and the task pauses if it goes on.
+        loop_key: arguments that alone say what is done: two calls with the same ones
+            are the same action, whatever the rest is.
+        volatile: arguments that say nothing of what is done (a nonce, a thought).
 
     Raises:
         Misuse: when the declaration contradicts itself or has no schema.
@@ -400,6 +365,10 @@ def tool(
             failed=failed,
             unknown=unknown,
             anchors=anchors,
+            poll=poll,
+            max_wait=max_wait,
+            loop_key=loop_key,
+            volatile=volatile,
         )
 
     return declare if function is None else declare(function)

@@ -23,6 +23,7 @@ NAMES: dict[str, str] = {
     "DriftOver": "drift.over",
     "SummaryTaken": "summary.taken",
     "SummaryRefused": "summary.refused",
+    "LoopFound": "guard.found",
     "AnswerRefused": "answer.refused",
     "StepEnded": "step.ended",
     "TaskPaused": "task.paused",

@@ -73,6 +73,7 @@ WARNINGS = frozenset(
         "anchors.refused",
         "drift.found",
         "effect.late",
+        "guard.found",
         "journal.trouble",
         "loop.abandoned",
         "mailbox.dropped",

@@ -161,12 +161,7 @@ class Door:
         ledger = self._ledger
         if tool.repeat:
             return ""
-        rules = ledger.house.baseline
-        limit = {
-            "query": rules.query_retries,
-            "generate": rules.model_retries,
-            "downstream": rules.downstream_retries,
-        }[tool.kind]
+        limit = ledger.house.baseline.retries_of(tool.kind)
         here = failures(ledger.state, tool.name, arguments, wanted.since)
         overall = failed(ledger.state, tool.name, arguments, wanted.since)
         if here <= limit and not (here and overall > limit):

@@ -43,6 +43,7 @@ from . import summaries
 from .approvals import AnswersFound, Approvals, Gated
 from .compensation import Compensation, UndoFound
 from .drifting import Drifting
+from .guarding import Guarding
 from .judge import Judged, Judging
 from .knowledge import Knowledge
 from .operations import Operations, TryAgain
@@ -76,6 +77,7 @@ class Task(Durable[TaskState]):
         self.operations = Operations(self)
         self.approvals = Approvals(self)
         self.slots = Slots(self)
+        self.guarding = Guarding(self)
         self.subtasks = Subtasks(self)
         self.compensation = Compensation(self)
         self.judging = Judging(self)

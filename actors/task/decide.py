@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ..events import CallTool
+from ..guard.ladder import evidence
 from .state import Op, Shortage, TaskState
 from .summarised import is_summary
 
@@ -313,6 +314,9 @@ def _work(state: TaskState, now: float, retries: int, judged: bool) -> Command:
         return JudgeTask(state.retries)
     if state.answer:
         return Judge(state.answer)
+    if state.guard.stage == "stop":
+        reason = "service" if state.guard.kind == "service" else "loop"
+        return StopFor(reason, evidence(state.guard), "resume")
     limit = next(p.max_iterations for p in state.task.steps if p.id == step.id)
     again = state.retries < retries
     if step.deadline is not None and now >= step.deadline:

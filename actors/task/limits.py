@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ..budget.account import Refusal
 from ..events import CallTool
-from ..names import ledger
 from . import asides, closing
-from .attempt import attempt_of
 from .state import Op
 
 if TYPE_CHECKING:
@@ -72,18 +68,9 @@ class Limits:
             if refusal is None or not one.open:
                 continue
             if let_out and refusal.dimension.startswith("tool"):
-                self._answer(one, refusal)
+                self._operations.answer(one, f"limit: {refusal}")
             else:
                 self._pause(one, refusal)
-
-    def _answer(self, op: Op, refusal: Refusal) -> None:
-        task = self._task
-        self._operations.sent.add(op.op)
-        message = msgspec.structs.replace(
-            attempt_of(self._task, op, None), limited=f"limit: {refusal}"
-        )
-        to = task.house.address(ledger(task.id))
-        task.requests.send(("perform", op.op, op.attempt), to, message)
 
     def _pause(self, op: Op, refusal: Refusal) -> None:
         self._task.parting.stop_for(closing.pause_for(refusal), op)

@@ -21,6 +21,7 @@ from ..events import (
     Amounts,
     CallModel,
     CallTool,
+    Event,
     RequestBuilt,
 )
 from ..ledger.entry import Entry
@@ -88,6 +89,9 @@ class Operations:
             return
         if op.op in self.in_doubt:
             self._send(op)
+            return
+        if refused := self._task.guarding.refusal(op):
+            self.answer(op, refused)
             return
         if not self._task.approvals.passes(op) or not self._task.subtasks.passes(op):
             return
@@ -229,6 +233,15 @@ class Operations:
         if not op.undoes:
             self._limits.look(op)
 
+    def answer(self, op: Op, limited: str) -> None:
+        """Have the door refuse a call, and say why; nothing is reserved for it."""
+        self.sent.add(op.op)
+        task = self._task
+        message = attempt_of(task, op, None)
+        message = msgspec.structs.replace(message, limited=limited)
+        to = task.house.address(ledger(task.id))
+        task.requests.send(("perform", op.op, op.attempt), to, message)
+
     def _send(self, op: Op) -> None:
         task = self._task
         self.sent.add(op.op)
@@ -302,18 +315,18 @@ class Operations:
         reason = f"{action.tool}: {outcome.error}" if failed else ""
         self._task.drifting.observed(action, outcome)
         anchors, refused = admitted(self._task, outcome)
-        self._task.append(
-            ActionObserved(
-                op=op.op,
-                attempt=op.attempt,
-                status=outcome.status,
-                reason=reason,
-                anchors=anchors,
-                refused=outcome.by == "door",
-            ),
-            *refused,
-            rows=self._task.approvals.used(op),
+        observed = ActionObserved(
+            op=op.op,
+            attempt=op.attempt,
+            status=outcome.status,
+            reason=reason,
+            anchors=anchors,
+            refused=outcome.by == "door",
         )
+        events: list[Event] = [observed]
+        if not op.undoes:
+            events = self._task.guarding.observed(observed, outcome)
+        self._task.append(*events, *refused, rows=self._task.approvals.used(op))
         hit("task.observed", action.tool)
         if not op.undoes:
             self._remember_exchange(action.parent)

@@ -28,6 +28,7 @@ from ..events import (
     Event,
     KnowledgeTaken,
     Known,
+    LoopFound,
     RecoveryDeclared,
     RecoveryLoaded,
     RejectionRepeated,
@@ -51,11 +52,13 @@ from ..events import (
     TimerSet,
     Undoes,
 )
-from . import gates, recoveries, summarised
-from .calibration import Seen, seen_after
-from .failures import Failure, blocked, observed, paused
+from ..guard.ladder import GuardState
+from . import gates, observing, recoveries, summarised
+from .calibration import Seen
+from .failures import Failure, blocked, paused
+from .observing import no_room, noted
 from .parts import Op, PauseState, Recovery, Shortage, StepState
-from .rest import Rest, rest_after
+from .rest import rest_after
 from .summarised import Summarised
 
 __all__ = [
@@ -67,9 +70,6 @@ __all__ = [
     "TaskState",
     "apply",
 ]
-
-NOTES_KEPT = 8  # refusals and failures that stay visible to the model
-NOTE_SHOWN = 500  # characters of the anchors that were refused
 
 
 class TaskState(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +90,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()  # of what requests no longer show whole
     rejections: dict[str, str] = msgspec.field(default_factory=dict)  # of the step
     notes: tuple[str, ...] = ()
+    guard: GuardState = GuardState()
     anchors: dict[str, Anchor] = msgspec.field(default_factory=dict)
     acts: tuple[Act, ...] = ()  # the newest calls of tools
     adrift: bool = False  # they have little to do with the goal
@@ -150,17 +151,19 @@ def apply(state: TaskState, event: Event) -> TaskState:
                 ops=summarised.asked(state.ops, event),
                 findings=found_after(state.findings, event),
             )
-            return _estimated(state, event)
+            return observing.estimated(state, event)
         case SummaryTaken() | SummaryRefused():
             return summarised.after(state, event)
         case ActionObserved():
-            return _observed(state, event)
+            return observing.observed(state, event)
         case AnchorsRefused(refused=refused):
-            return change(state, notes=_noted(state, _no_room(refused)))
+            return change(state, notes=noted(state, no_room(refused)))
         case DriftFound() | DriftOver():
             return change(state, adrift=isinstance(event, DriftFound))
+        case LoopFound():
+            return observing.found(state, event)
         case AnswerRefused(why=why):
-            return change(state, answer=0, notes=_noted(state, why))
+            return change(state, answer=0, notes=noted(state, why))
         case StepEnded():
             return _ended(state, event)
         case KnowledgeTaken(facts=facts):
@@ -243,6 +246,7 @@ def _resumed(state: TaskState, event: TaskResumed) -> TaskState:
         status="running",
         pause=None,
         retries=0,
+        guard=GuardState(),
         anew=min((op.op for op in state.open_ops()), default=state.next_op),
         ops={n: gates.anew(change(op, tries=0)) for n, op in state.ops.items()},
         steps=tuple(
@@ -276,6 +280,7 @@ def _started(state: TaskState, event: StepStarted) -> TaskState:
         steps=steps,
         ops={},
         answer=0,
+        guard=GuardState() if event.attempt == 1 else state.guard,
         window=Window(),
         summary=summarised.forgotten(state.summary),
         rejections={} if event.attempt == 1 else state.rejections,
@@ -306,73 +311,6 @@ def _decided(state: TaskState, event: DecisionMade) -> TaskState:
     )
 
 
-def _observed(state: TaskState, event: ActionObserved) -> TaskState:
-    op = state.ops[event.op]
-    tries = op.tries + (event.status != "completed" and event.retry)
-    if event.again:
-        doubt = op.doubt or event.status == "unknown"
-        op = msgspec.structs.replace(
-            op, attempt=event.attempt + 1, tries=tries, doubt=doubt, rest=Rest()
-        )
-    else:
-        op = msgspec.structs.replace(op, status=event.status, tries=tries)
-    steps, answer = state.steps, state.answer
-    work = isinstance(op.action, CallModel) and op.action.purpose == "work"
-    if work and event.status == "completed":
-        answer = event.op if event.calls == 0 else 0
-        steps = tuple(
-            msgspec.structs.replace(step, iterations=step.iterations + 1)
-            if step.id == op.step
-            else step
-            for step in steps
-        )
-    state = _undone(state, event)
-    aside = isinstance(op.action, CallModel) and op.action.purpose != "work"
-    notes = state.notes
-    if event.said:
-        notes = _noted(state, f"before the pause for money you said: {event.said}")
-    elif event.status != "completed" and not event.again and event.reason:
-        notes = notes if aside else _noted(state, event.reason)
-    anchors = state.anchors
-    if event.anchors:
-        anchors = {**anchors, **event.anchors}
-    failures = state.failures
-    if isinstance(op.action, CallTool):
-        failures = observed(failures, op.action, event)
-    return msgspec.structs.replace(
-        state,
-        failures=failures,
-        ops={**state.ops, event.op: op},
-        steps=steps,
-        answer=answer,
-        notes=notes,
-        anchors=anchors,
-        seen=seen_after(
-            state.seen, estimated=op.estimated, reported=event.input_tokens
-        ),
-        progressed=state.progressed or not (aside or event.again),
-        news=state.news or not (aside or event.again),
-    )
-
-
-def _estimated(state: TaskState, event: RequestBuilt) -> TaskState:
-    """Keep what the estimate of the request was, until its provider says better."""
-    if event.measure != "estimate":
-        return state
-    op = msgspec.structs.replace(
-        state.ops[event.op], estimated=event.size * 1_000 // event.scale
-    )
-    return msgspec.structs.replace(state, ops={**state.ops, event.op: op})
-
-
-def _undone(state: TaskState, event: ActionObserved) -> TaskState:
-    if event.again or not state.ops[event.op].undoes:
-        return state
-    if event.status == "completed":
-        return msgspec.structs.replace(state, undone=state.undone + 1)
-    return msgspec.structs.replace(state, undo_failed=event.reason)
-
-
 def _ended(state: TaskState, event: StepEnded) -> TaskState:
     steps = tuple(
         msgspec.structs.replace(
@@ -397,16 +335,7 @@ def _ended(state: TaskState, event: StepEnded) -> TaskState:
         summary=state.summary if event.again else summarised.forgotten(state.summary),
         facts_until=state.next_op - 1,
         failures=blocked(state.failures, event),
-        notes=() if completed else _noted(state, f"{event.step}: {event.reason}"),
+        notes=() if completed else noted(state, f"{event.step}: {event.reason}"),
         retries=state.retries + event.again,
         progressed=state.progressed or completed,
     )
-
-
-def _no_room(refused: dict[str, str]) -> str:
-    shown = "; ".join(f"{name} ({why})" for name, why in refused.items())
-    return f"not kept in view: {shown}"[:NOTE_SHOWN]
-
-
-def _noted(state: TaskState, note: str) -> tuple[str, ...]:
-    return (*state.notes, note)[-NOTES_KEPT:]

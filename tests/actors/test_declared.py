@@ -214,7 +214,8 @@ def test_a_failed_call_is_made_again_as_often_as_its_kind_allows(
     # B82 B83
     shop = Shop(*[order()] * 9)
     shop.raises = ConnectionRefusedError("no")
-    house = shop.open(**options, house={"baseline": quick(step_iterations=20)})
+    patient = quick(step_iterations=20, loop_repeats=9, loop_near=9)
+    house = shop.open(**options, house={"baseline": patient})
     assert house.run().status == "completed"
     assert len(shop.sent) == made
     refused = [text for text in shop.told if "is not made again" in text]

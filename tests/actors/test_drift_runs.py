@@ -10,7 +10,7 @@ from perdure.actors.events import DriftFound, DriftOver, RequestBuilt
 from perdure.actors.model import ModelReply, ModelRequest, ToolCall
 from perdure.models import Scripted
 from perdure.replay import render_again
-from tests.actors.world import House, declaration, standing
+from tests.actors.world import ROUND_AND_ROUND, House, declaration, standing
 
 GOAL = "导出2023年5月销售数据\uff0c并按区域生成汇总表"
 ONLY = "only the month of May"
@@ -58,7 +58,8 @@ class Wanderer:
             model=Scripted(self.reply),
             tools=[web_search, query_sales_data],
         )
-        return House(agent, baseline=Baseline(request_limit=60_000, **rules))
+        rules = {"request_limit": 60_000, **ROUND_AND_ROUND, **rules}
+        return House(agent, baseline=Baseline(**rules))
 
 
 def head(request: ModelRequest) -> str:
@@ -210,7 +211,7 @@ def test_the_goal_stands_verbatim_in_every_request_and_once_while_it_is_served()
     agent = Agent(
         name="agent", instructions="", model=Scripted(reply), tools=[query_sales_data]
     )
-    house = House(agent)
+    house = House(agent, baseline=Baseline(**ROUND_AND_ROUND))
     assert house.run(goal=GOAL).status == "completed"
     assert len(seen) == 41
     omitted = [one for one in seen if len(one.messages) < len(seen[-2].messages)]
@@ -269,7 +270,8 @@ def test_a_reminder_that_does_not_fit_is_left_out_and_the_task_goes_on() -> None
             model=Scripted(once_each(model)),
             tools=[web_search, query_sales_data],
         )
-        house = House(agent, baseline=Baseline(request_limit=limit, **rules))
+        rules = {"request_limit": limit, **ROUND_AND_ROUND, **rules}
+        house = House(agent, baseline=Baseline(**rules))
         task = house.submit(goal=goal)
         assert house.finish(task.id).status == "completed"
         return house, task.id, model

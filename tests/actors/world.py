@@ -430,9 +430,19 @@ def quick(**options: Any) -> Baseline:
     return Baseline(id="test", **options)
 
 
+# A script that makes one call again and again, for what is not about circles.
+ROUND_AND_ROUND: dict[str, Any] = {
+    "loop_repeats": 1_000,
+    "loop_period": 1,
+    "loop_errors": 1_000,
+    "loop_near": 1_000,
+}
+
+
 __all__ = [
     "HAND",
     "JOB",
+    "ROUND_AND_ROUND",
     "Budget",
     "House",
     "Line",

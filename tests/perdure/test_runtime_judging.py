@@ -19,11 +19,13 @@ from perdure.actors.events import (
 from perdure.actors.model import ModelReply, ModelRequest
 from perdure.models import Scripted
 from tests.actors.world import (
+    ROUND_AND_ROUND,
     House,
     World,
     follow,
     job,
     outcomes,
+    quick,
     standing,
     tools_of,
 )
@@ -93,7 +95,8 @@ def test_a_sixth_iteration_makes_no_call_and_the_task_pauses_after_three_retries
         return calling(("look", {"what": "again"}))
 
     step = Step(id="s", goal="g")
-    house = House(one_step(model=Scripted(reply), plan=[step], tools=tools_of(world)))
+    agent = one_step(model=Scripted(reply), plan=[step], tools=tools_of(world))
+    house = House(agent, baseline=quick(**ROUND_AND_ROUND))
     task = house.submit()
     result = house.finish(task.id)
     assert (result.status, result.reason) == ("paused", "limited")

@@ -130,7 +130,7 @@ def check_effects(
             made["name"] == HANDS_ON
             or made["kind"] != "tool"
             or made["effect"] == "read"
-            or made["reused"]
+            or made.get("reused")
         ):
             continue
         request = made["request_id"]

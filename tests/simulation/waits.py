@@ -52,10 +52,10 @@ def check_approvals(findings: Findings, entries: list[Entry], outside: Outside) 
                     held = held and verdicts.get(body["approval"]) is False
                 taken[body["approval"]] = body["approved"]
             case "EffectRegistered" if body["name"] == GATED:
-                if body["reused"] is not None:
+                if body.get("reused") is not None:
                     continue
                 place = one.task, body["op"]
-                if body["approval"]:
+                if body.get("approval"):
                     approval = body["approval"]
                     bare.discard(place)
                     held = _is_of(asked.get(approval), one)
@@ -146,7 +146,7 @@ def check_timers(findings: Findings, entries: list[Entry], back: float) -> None:
                 held = place not in fired and at + back >= due[place]
                 fired.add(place)
             case "EffectRegistered" if body["name"] == "sleep":
-                held = (one.task, body["op"]) in fired or body["reused"] is not None
+                held = (one.task, body["op"]) in fired or body.get("reused") is not None
             case _:
                 continue
         findings.check("live_after_faults", held, one.__repr__)

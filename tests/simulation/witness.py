@@ -108,7 +108,7 @@ class Witness:
                 if body["kind"] == "tool" and body.get("reused") is None:
                     request = body["request_id"]
                     self._requests[request] = entry.task
-                    self._cited.setdefault(request, set()).add(body["approval"])
+                    self._cited.setdefault(request, set()).add(body.get("approval", ""))
             case "EffectRecorded" if (
                 body["status"] == "completed" or body["by"] == "person"
             ):

@@ -13,7 +13,7 @@ from perdure.models import ModelReply, ModelRequest, Scripted
 from perdure.replay import render_again
 from perdure.storage.memory import MemoryBackend
 from tests.actors.runs import SERVICES, check, sound, wide
-from tests.actors.world import House, World, job
+from tests.actors.world import ROUND_AND_ROUND, House, World, job, quick
 
 SMALL = Baseline(id="small", request_limit=4_000)  # 1,000 characters of core facts
 
@@ -124,7 +124,7 @@ def test_a_dropped_fact_leaves_the_requests_of_a_running_task() -> None:
 
 def test_a_fact_past_its_time_leaves_the_requests_of_a_running_task() -> None:
     agent = job(World(), model=Scripted(wordy), plan=None, max_rounds=5_000)
-    house = House(agent)
+    house = House(agent, baseline=quick(**ROUND_AND_ROUND))
     until = house.sim.clock.time() + 5.0
     house.runtime.memory.know("db", "MySQL", core=True, until=until)
     task = house.submit().id
@@ -204,7 +204,8 @@ def test_an_agent_of_shorter_requests_takes_less_and_names_what_is_too_much() ->
 
 def test_a_core_fact_is_never_cut_from_a_request() -> None:
     # A100
-    house = House(job(World(), model=Scripted(wordy), plan=None))
+    agent = job(World(), model=Scripted(wordy), plan=None)
+    house = House(agent, baseline=quick(**ROUND_AND_ROUND))
     house.runtime.memory.know("db", "PostgreSQL", core=True)
     task = house.submit().id
     assert house.until(lambda: len(requests(house, task)) > 12, 600.0)
@@ -259,7 +260,7 @@ def test_a_dead_memory_holds_a_task_only_until_it_is_back(steps: int) -> None:
 
 def test_memory_that_began_anew_still_tells_running_tasks() -> None:
     agent = job(World(), model=Scripted(wordy), plan=None, max_rounds=5_000)
-    house = House(agent)
+    house = House(agent, baseline=quick(**ROUND_AND_ROUND))
     house.runtime.memory.know("db", "MySQL", core=True)
     task = house.submit().id
     assert house.until_hit("task.decided")

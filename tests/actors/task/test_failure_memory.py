@@ -22,7 +22,14 @@ from perdure.actors.task.failures import Failure
 from perdure.models import Scripted
 from perdure.replay import render_again
 from perdure.storage.memory import MemoryBackend
-from tests.actors.world import House, as_calls, outcomes, standing
+from tests.actors.world import (
+    ROUND_AND_ROUND,
+    House,
+    as_calls,
+    outcomes,
+    quick,
+    standing,
+)
 
 
 def call(tool_name: str = "look", **arguments: Any) -> CallTool:
@@ -155,7 +162,7 @@ def shown(house: House, task: str, op: int) -> str:
 def test_a_later_step_is_told_what_failed_and_may_try_it_once() -> None:
     # A107
     made: list[str] = []
-    house = House(stubborn(6, made, []))
+    house = House(stubborn(6, made, []), baseline=quick(**ROUND_AND_ROUND))
     task = house.submit().id
     assert house.finish(task).status == "completed"
     recorded = house.of(f"task/{task}/ledger", EffectRecorded)

@@ -17,7 +17,8 @@ from perdure.actors.events import (
     TaskQueued,
     TaskResumed,
 )
-from perdure.actors.task.state import NOTES_KEPT, TaskState, apply
+from perdure.actors.task.observing import NOTES_KEPT
+from perdure.actors.task.state import TaskState, apply
 from tests.actors.task.support import (
     ask,
     call,

@@ -1,0 +1,163 @@
+"""Whether the newest actions go round in circles. Pure, and judged by results.
+
+What a poll says and what a service's trouble costs is no circle: the first has its own
+patience, the second its backoff. An action that changed something, or whose result is
+new, ends every circle that it does not belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from .seen import FREE, INFRA, REFUSED, TRIVIAL, WROTE, Seen, similarity
+
+__all__ = ["KEPT", "LONGEST", "Finding", "Kind", "LoopRules", "detect"]
+
+Kind: TypeAlias = Literal[
+    "repeat", "period", "errors", "near", "poll_timeout", "service"
+]
+LONGEST = 5  # actions of one period
+TIMES = 3  # a period is seen, and then repeated twice over
+KEPT = LONGEST * TIMES  # actions that are looked at
+
+
+class LoopRules(msgspec.Struct, frozen=True, kw_only=True):
+    """From when on repetition is a circle (design §11)."""
+
+    repeats: int = 3  # equal actions with equal results in a row
+    period: int = LONGEST  # longest period, seen three times
+    errors: int = 4  # different actions in a row that failed
+    near: int = 4  # nearly equal actions that failed alike or changed nothing
+    similar: float = 0.9  # from which two actions are nearly equal
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A circle: its kind, its actions by digest, and the operations that show it."""
+
+    kind: Kind
+    actions: tuple[str, ...]
+    ops: tuple[int, ...]
+    says: str
+
+
+def detect(recent: Sequence[Seen], rules: LoopRules) -> Finding | None:
+    """Look at the newest actions, oldest first; the newest one is in the circle."""
+    if not recent:
+        return None
+    newest = recent[-1]
+    if newest.has(INFRA):
+        return None
+    if newest.patience:
+        return _impatient(recent)
+    tried = [one for one in recent if not one.has(INFRA) and not one.patience]
+    found = (
+        _repeat(tried, rules.repeats)
+        or _period(tried, rules.period)
+        or _near(tried, rules)
+        or _errors(tried, rules.errors)
+    )
+    if found is None or len(found.actions) > 1:
+        return found
+    if newest.has(FREE):
+        return None
+    if newest.has(REFUSED) and _unserved(recent, newest):
+        says = f"the service of {newest.tool} failed it, and its retries are used up"
+        return msgspec.structs.replace(found, kind="service", says=says)
+    return found
+
+
+def _unserved(recent: Sequence[Seen], newest: Seen) -> bool:
+    """Whether a call is refused since its service failed it, not the call (K26)."""
+    made = [
+        one for one in recent if one.action == newest.action and not one.has(REFUSED)
+    ]
+    return bool(made) and made[-1].has(INFRA)
+
+
+def _impatient(recent: Sequence[Seen]) -> Finding | None:
+    newest = recent[-1]
+    since = newest
+    for one in reversed(recent):
+        if one.action != newest.action:
+            continue
+        if not one.same(newest):
+            break
+        since = one
+    waited = newest.at - since.at
+    if waited < newest.patience:
+        return None
+    return Finding(
+        kind="poll_timeout",
+        actions=(newest.action,),
+        ops=(since.op, newest.op),
+        says=f"{newest.tool} said the same for {waited:g} s, "
+        f"{newest.patience:g} s are allowed",
+    )
+
+
+def _repeat(tried: Sequence[Seen], repeats: int) -> Finding | None:
+    last = tried[-repeats:]
+    if len(last) < repeats or not all(one.same(last[0]) for one in last):
+        return None
+    return _found("repeat", last, f"{last[0].tool} did the same {repeats} times over")
+
+
+def _period(tried: Sequence[Seen], longest: int) -> Finding | None:
+    for length in range(2, longest + 1):
+        last = tried[-length * TIMES :]
+        if len(last) < length * TIMES:
+            return None
+        if all(one.same(two) for one, two in zip(last, last[length:], strict=False)):
+            names = ", ".join(one.tool for one in last[:length])
+            says = f"{length} calls ({names}) came round {TIMES} times"
+            return _found("period", last, says)
+    return None
+
+
+def _near(tried: Sequence[Seen], rules: LoopRules) -> Finding | None:
+    last = tried[-rules.near :]
+    if len(last) < rules.near or not all(
+        _alike(one, two, rules.similar) for one, two in pairwise(last)
+    ):
+        return None
+    came = "failed alike" if last[0].status != "completed" else "changed nothing"
+    says = f"{rules.near} calls of {last[0].tool} were nearly the same and {came}"
+    return _found("near", last, says)
+
+
+def _alike(one: Seen, two: Seen, similar: float) -> bool:
+    if similarity(one, two) < similar:
+        return False
+    if one.status != "completed":
+        return True
+    if one.has(WROTE) or two.has(WROTE) or one.result != two.result:
+        return False
+    # Many questions have no answer: only the same words asked anew are the same.
+    return one.words == two.words if one.has(TRIVIAL) else True
+
+
+def _errors(tried: Sequence[Seen], errors: int) -> Finding | None:
+    # The retries of one call are one failure: they are its kind's to bound (B82).
+    last: list[Seen] = []
+    for one in reversed(tried):
+        if one.status == "completed":
+            return None
+        if not last or one.action != last[-1].action:
+            last.append(one)
+        if len(last) == errors:
+            says = f"{errors} different calls in a row failed"
+            return _found("errors", last[::-1], says)
+    return None
+
+
+def _found(kind: Kind, last: Sequence[Seen], says: str) -> Finding:
+    return Finding(
+        kind=kind,
+        actions=tuple(dict.fromkeys(one.action for one in last)),
+        ops=tuple(one.op for one in last),
+        says=says,
+    )

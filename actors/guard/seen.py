@@ -1,0 +1,260 @@
+"""What is remembered of an action: enough to tell whether it was done before. Pure.
+
+Times, durations, addresses and ids that differ from call to call are taken out of what
+a tool says, and fields named like them out of what it is asked: a result that differs
+in those alone is the same result.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from ..context.measure import canonical
+
+__all__ = [
+    "FREE",
+    "INFRA",
+    "REFUSED",
+    "TRIVIAL",
+    "WROTE",
+    "Outcome",
+    "Seen",
+    "action_of",
+    "masked",
+    "seen_of",
+    "similarity",
+    "stable",
+]
+
+Outcome = Literal["completed", "failed", "unknown"]
+
+VOLATILE = frozenset(  # names of arguments, case-folded, without - and _
+    {
+        "callid",
+        "correlationid",
+        "idempotencykey",
+        "nonce",
+        "now",
+        "requestid",
+        "thought",
+        "thoughts",
+        "timestamp",
+        "traceid",
+    }
+)
+ARGUMENTS = 8  # of one call that are compared
+SHAPE = 24  # characters of a shape
+LITTLE = 24  # characters; an answer up to this long says little: [], "ok", "none"
+DIGEST = 6  # characters of a digest, of 6 bits each
+NAMED = 3  # characters of an argument's name, and of its shape
+TRIVIAL = 1  # it said next to nothing
+WROTE = 2  # it may have changed something outside
+INFRA = 4  # its service failed, not the action
+FREE = 8  # it failed, and may be made again within the retries of its kind (B82)
+REFUSED = 16  # the door did not let it out
+WRITTEN = {  # an event more than doubles with the long names
+    "action": "a",
+    "result": "r",
+    "shape": "s",
+    "flags": "f",
+    "kind": "k",
+    "words": "w",
+    "patience": "p",
+    "at": "t",
+    "op": "o",
+    "tool": "n",
+    "status": "e",
+}
+_FLEETING = tuple(  # ASCII: a word of Chinese may stand right before a figure
+    re.compile(pattern, re.ASCII)
+    for pattern in (
+        r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?",
+        r"\b\d\d:\d\d:\d\d([.,]\d+)?\b",
+        r"\b[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b",
+        r"\b0x[0-9a-fA-F]+\b",
+        r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{16,64}\b",
+        r"\b1[5-9]\d{8}(\d{3})?(\.\d+)?\b",  # seconds, milliseconds since 1970
+        r"(?<![\w.])\d+(\.\d+)?\s?(ns|µs|us|ms|secs?|seconds|s|毫秒|秒)(?!\w)",
+    )
+)
+_RUNS = (
+    (re.compile(r"\d+"), "9"),
+    (re.compile(r"[^\W\d_]+"), "a"),
+    (re.compile(r"[^\w\s]+|_+"), "-"),
+)
+
+
+class Seen(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=WRITTEN
+):
+    """One action and what came of it, as short as it can be told apart.
+
+    An event holds one for each call, its fields named by one letter: what that event
+    says anyway (operation, tool and status) is filled in when it is folded.
+
+    Args:
+        action: digest of the tool and its arguments, see `action_of`.
+        result: digest of what it said, without what changes each time.
+        shape: six characters for each argument, see `similarity`.
+        flags: `TRIVIAL` … `REFUSED`, added up.
+        kind: what sort of error, as a digest; empty where it went well.
+        words: digest of the arguments' words, in whatever order and form, of an action
+            that went well and said next to nothing.
+        patience: seconds that its result may stay the same, where it polls.
+        at: second since the epoch at which a poll was observed, else 0.
+        op: the operation, as evidence.
+        tool: its name.
+        status: how it ended.
+    """
+
+    action: str
+    result: str
+    shape: str = ""
+    flags: int = 0
+    kind: str = ""
+    words: str = ""
+    patience: float = 0
+    at: float = 0
+    op: int = 0
+    tool: str = ""
+    status: Outcome = "completed"
+
+    def same(self, other: Seen) -> bool:
+        """Whether both did the same, and the same came of it."""
+        return (self.action, self.status, self.result) == (
+            other.action,
+            other.status,
+            other.result,
+        )
+
+    def has(self, flag: int) -> bool:
+        """Whether it is so: `TRIVIAL`, `WROTE`, `INFRA`, `FREE` or `REFUSED`."""
+        return bool(self.flags & flag)
+
+
+def seen_of(
+    *,
+    tool: str,
+    arguments: str,
+    status: Outcome,
+    text: str,
+    flags: int = 0,
+    volatile: Sequence[str] = (),
+    loop_key: Sequence[str] = (),
+    patience: float = 0,
+    at: float = 0,
+) -> Seen:
+    """Remember an action; `arguments` is JSON text, `text` the result or the error.
+
+    `volatile` names arguments that say nothing of what is done; of a tool with a
+    `loop_key` only those that it names do.
+    """
+    values = _values(arguments, volatile, loop_key)
+    told = stable(text)
+    failed = status != "completed"
+    trivial = not failed and len(told.strip()) <= LITTLE
+    words = sorted(re.findall(r"\w+", canonical(values).casefold())) if trivial else ""
+    return Seen(
+        action=action_of(tool, arguments, volatile=volatile, loop_key=loop_key),
+        result=_digest(told),
+        shape="".join(
+            _digest(name)[:NAMED] + _digest(masked(values[name]))[:NAMED]
+            for name in sorted(values)[:ARGUMENTS]
+        ),
+        flags=flags | (TRIVIAL if trivial else 0),
+        kind=_kind(told) if failed else "",
+        words=_digest(words) if trivial else "",
+        patience=patience or 0,  # what is no default is written
+        at=at if patience else 0,
+    )
+
+
+def similarity(one: Seen, other: Seen) -> float:
+    """How near two actions are by tool, names and shapes of arguments, and outcome.
+
+    0 for different tools or outcomes, else the share of arguments, by name, of which
+    both have one of the same shape (B56).
+    """
+    if (one.tool, one.status, one.kind) != (other.tool, other.status, other.kind):
+        return 0.0
+    mine, its = _shapes(one.shape), _shapes(other.shape)
+    names = {*mine, *its}
+    if not names:
+        return 1.0
+    return sum(mine.get(name) == its.get(name) for name in names) / len(names)
+
+
+def action_of(
+    tool: str,
+    arguments: str,
+    *,
+    volatile: Sequence[str] = (),
+    loop_key: Sequence[str] = (),
+) -> str:
+    """Name an action: digest of its tool and of the arguments that say what is done.
+
+    The order of the arguments says nothing; numbers compare as JSON writes them.
+    """
+    return _digest([tool, _values(arguments, volatile, loop_key)])
+
+
+def stable(text: str) -> str:
+    """A tool's words without times, durations, addresses and ids."""
+    for pattern in _FLEETING:
+        text = pattern.sub("~", text)
+    return text
+
+
+def masked(value: Any) -> str:
+    """The shape of an argument: runs of digits as 9, of letters as a, of signs as -."""
+    if not isinstance(value, str):
+        return type(value).__name__
+    text = " ".join(value.split())
+    for pattern, sign in _RUNS:
+        text = pattern.sub(sign, text[: SHAPE * 8])
+    return text[:SHAPE]
+
+
+def _values(
+    arguments: str, volatile: Sequence[str], loop_key: Sequence[str]
+) -> dict[str, Any]:
+    passing = {_plain(name) for name in volatile} | VOLATILE
+    try:
+        found = msgspec.json.decode(arguments or "{}")
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return {"": arguments}
+    if not isinstance(found, dict):
+        return {"": arguments}
+    if loop_key:
+        return {name: found.get(name) for name in loop_key}
+    return {name: value for name, value in found.items() if _plain(name) not in passing}
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("_", "").replace("-", "")
+
+
+def _shapes(shape: str) -> dict[str, str]:
+    whole = 2 * NAMED
+    parts = [shape[n : n + whole] for n in range(0, len(shape), whole)]
+    return {part[:NAMED]: part[NAMED:] for part in parts}
+
+
+def _kind(told: str) -> str:
+    """The sort of an error: the class that it names, else its words without numbers."""
+    head, colon, _ = told.partition(":")
+    if not colon or not re.fullmatch(r"[A-Za-z_][\w.]*", head):
+        head = re.sub(r"\d+", "9", told)[:200]
+    return _digest(head)[:NAMED]
+
+
+def _digest(value: Any) -> str:
+    text = value if isinstance(value, str) else canonical(value)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return base64.urlsafe_b64encode(digest).decode()[:DIGEST]

@@ -1,0 +1,122 @@
+"""The task's part for circles: remembers what came of each call, and blocks some."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..events import ActionObserved, CallTool, Event, LoopFound
+from ..guard.detect import LoopRules
+from ..guard.ladder import blocked, look
+from ..guard.seen import FREE, INFRA, REFUSED, WROTE, Seen, action_of, seen_of
+from ..protocol import Replied
+from .observing import whole
+from .state import Op
+
+if TYPE_CHECKING:
+    from ..tool import Tool
+    from .actor import Task
+
+__all__ = ["Guarding"]
+
+TROUBLES = frozenset(  # classes of errors that say nothing of what was tried
+    {
+        "BrokenPipeError",
+        "ConnectionAbortedError",
+        "ConnectionError",
+        "ConnectionRefusedError",
+        "ConnectionResetError",
+        "NotSent",
+        "ServiceTrouble",
+        "TimeoutError",
+        "gaierror",
+    }
+)
+
+
+class Guarding:
+    """Judges by results, off no clock but the time at which a poll was observed."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def refusal(self, op: Op) -> str:
+        """Why a call of a circle is not let out, or nothing.
+
+        An undo always is, and so is what may be under way already.
+        """
+        action = op.action
+        if not isinstance(action, CallTool) or op.undoes or op.doubt or op.gate:
+            return ""
+        return blocked(self._task.state.guard, op.op, self._action(action))
+
+    def observed(self, event: ActionObserved, outcome: Replied) -> list[Event]:
+        """The event with what is to be remembered, and what is found of circles."""
+        state = self._task.state
+        op = state.ops[event.op]
+        assert isinstance(op.action, CallTool)
+        tool = self._task.agent.tools.get(op.action.tool)
+        if tool is not None and tool.rests is not None:
+            return [event]  # to wait is never a circle, what is waited for may be
+        seen = self._seen(op.action, event, outcome)
+        rules = self._task.house.baseline
+        found = look(
+            state.guard,
+            whole(seen, op, event.status),
+            LoopRules(
+                repeats=rules.loop_repeats,
+                period=rules.loop_period,
+                errors=rules.loop_errors,
+                near=rules.loop_near,
+                similar=rules.loop_similar,
+            ),
+        )
+        event = msgspec.structs.replace(event, seen=seen)
+        if found is None:
+            return [event]
+        stage, finding = found
+        return [event, LoopFound(stage=stage, found=finding)]
+
+    def _seen(self, action: CallTool, event: ActionObserved, outcome: Replied) -> Seen:
+        task = self._task
+        tool = task.agent.tools.get(action.tool)
+        failed = event.status != "completed"
+        text = outcome.error if failed else outcome.result
+        flags = 0 if failed or (tool and tool.effect == "read") else WROTE
+        if failed:
+            trouble = text.partition(":")[0] in TROUBLES or outcome.retry_at > 0
+            flags |= INFRA if trouble else 0
+            flags |= REFUSED if event.refused else 0
+            flags |= FREE if self._free(tool, action, event) else 0
+        return seen_of(
+            tool=action.tool,
+            arguments=action.arguments,
+            status=event.status,
+            text=text,
+            flags=flags,
+            volatile=tool.volatile if tool else (),
+            loop_key=tool.loop_key if tool else (),
+            patience=tool.patience if tool else 0,
+            at=task.house.now(),
+        )
+
+    def _free(self, tool: Tool | None, action: CallTool, event: ActionObserved) -> bool:
+        """Whether a failed call may be made again within the retries of its kind."""
+        if tool is None or tool.repeat or event.refused:
+            return False
+        name = self._action(action)
+        before = sum(
+            one.action == name and one.status == "failed"
+            for one in self._task.state.guard.recent
+        )
+        return before < self._task.house.baseline.retries_of(tool.kind)
+
+    def _action(self, action: CallTool) -> str:
+        tool = self._task.agent.tools.get(action.tool)
+        return action_of(
+            action.tool,
+            action.arguments,
+            volatile=tool.volatile if tool else (),
+            loop_key=tool.loop_key if tool else (),
+        )

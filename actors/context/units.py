@@ -14,6 +14,7 @@ import msgspec
 
 from ..errors import ContextBudgetError
 from ..model import Message
+from ..storable import is_storable
 from .parts import ANY, Provider, says_nothing
 
 __all__ = ["Splitter", "Unit", "refuse_strictly", "refuse_unportable", "units"]
@@ -202,7 +203,7 @@ def _refuse_strictly(
 
 def _portable(value: Any) -> bool:
     if isinstance(value, str):
-        return value.isascii() or not _has_surrogate(value)
+        return value.isascii() or is_storable(value)
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str) or not (_portable(key) and _portable(item)):
@@ -233,11 +234,3 @@ def _name_unportable(value: Any, path: str) -> None:
     elif not _portable(value):
         what = repr(value) if isinstance(value, float) else type(value).__name__
         raise ContextBudgetError(f"{path} must be finite JSON data, not {what}")
-
-
-def _has_surrogate(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False

@@ -15,6 +15,7 @@ from ...storage.records import Row
 from ..executor.executor import Outcome, Work
 from ..names import CALLER_KEYS
 from ..protocol import Perform
+from ..storable import is_storable
 from ..tool import Tool
 from .entry import Earlier, Entry, LedgerState, caller_key, earlier_of
 
@@ -169,8 +170,4 @@ def _wrong(name: object) -> str:
         return f"{type(name).__name__}, not text"
     if not name.strip() or len(name) > LONGEST:
         return f"{len(name)} characters; give 1 to {LONGEST}"
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return "text with a lone surrogate"
-    return ""
+    return "" if is_storable(name) else "text with a lone surrogate"

@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
+from .acceptance import Accept
 from .builtin import INSIDE
 from .context.measure import canonical
 from .context.measures import counts_tokens, named
 from .errors import Misuse
 from .model import Model, ModelReply, ModelRequest, ToolSchema
+from .naming import NAME
 from .outcomes import NotSent
+from .plan.step import Plan, Step
 from .price import Price
 from .rules import Rule, check_rules
 from .storable import is_storable
 from .tool import UNDO, Tool
 from .windows.limit import is_service
 
-__all__ = ["Accept", "Agent", "FixedLayer", "Plan", "Step", "View", "absent"]
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What an acceptance function may look at besides the result.
-
-    `facts` maps the id of each completed step to its accepted result. For the
-    acceptance of the whole task, `step` is empty.
-    """
-
-    task: str
-    step: str
-    goal: str
-    inputs: dict[str, Any]
-    facts: dict[str, Any]
+__all__ = ["Agent", "FixedLayer", "absent"]
 
 
 class FixedLayer(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,65 +35,6 @@ class FixedLayer(msgspec.Struct, frozen=True, kw_only=True):
     def body(self) -> bytes:
         """Canonical JSON; its SHA-256 names the layer."""
         return canonical(msgspec.to_builtins(self)).encode()
-
-
-Accept = Callable[[Any, View], bool | str]
-
-
-class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a plan that the host wrote.
-
-    Args:
-        id: a short name, unique in the plan; the step's result becomes the
-            confirmed fact of that name.
-        goal: what is to be done, in words for the model.
-        done: the completion criterion, in words for the model.
-        accept: judges the result; True accepts, False or a text (why not) refuses,
-            an exception is never a pass. Runs off the dispatcher with a deadline.
-        max_iterations: model replies this step may take; None takes the
-            baseline's 5.
-        timeout: seconds from its start, time without a process included; None for
-            no limit.
-    """
-
-    id: str
-    goal: str
-    done: str = ""
-    accept: Accept | None = None
-    max_iterations: int | None = None
-    timeout: float | None = None
-
-    def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.id):
-            raise Misuse(f"step id {self.id!r}: use 1-64 letters, digits, . _ or -")
-        if not self.goal.strip():
-            raise Misuse(f"step {self.id!r}: goal is empty; say what is to be done")
-        if self.max_iterations is not None and (
-            type(self.max_iterations) is not int or self.max_iterations < 1
-        ):
-            raise Misuse(
-                f"step {self.id!r}: max_iterations={self.max_iterations!r} must be a "
-                "whole number of at least 1"
-            )
-        if self.timeout is not None and not self.timeout > 0:
-            raise Misuse(
-                f"step {self.id!r}: timeout={self.timeout!r} must be above 0 seconds"
-            )
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps in a row; each starts only after the one before passed acceptance."""
-
-    steps: tuple[Step, ...]
-
-    def __post_init__(self) -> None:
-        if not self.steps:
-            raise Misuse("a plan without steps: give at least one Step, or no plan")
-        seen: set[str] = set()
-        for step in self.steps:
-            if step.id in seen:
-                raise Misuse(f"two steps are called {step.id!r}: ids must be unique")
-            seen.add(step.id)
 
 
 class Agent:

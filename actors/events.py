@@ -54,6 +54,7 @@ __all__ = [
     "KnowledgeTaken",
     "Known",
     "LoopFound",
+    "PlanStep",
     "PoolOpened",
     "ProgressMade",
     "ProgressSeen",
@@ -73,7 +74,6 @@ __all__ = [
     "SlotPromised",
     "SlotTaken",
     "StepEnded",
-    "StepPlan",
     "StepStarted",
     "SubtaskEnded",
     "SubtaskStarted",
@@ -109,14 +109,18 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 # ── task/<id>: what the task decided and how far it is ──────────────────────────
 
 
-class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A step as the task carries it: text and limits; acceptance goes by name."""
+class PlanStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A step as the task carries it: text and limits; acceptance goes by name (A34).
+
+    It begins once all that it `needs` passed acceptance.
+    """
 
     id: str
     goal: str
     done: str
     max_iterations: int
     timeout: float | None = None
+    needs: tuple[str, ...] = ()
 
 
 class CallModel(
@@ -205,7 +209,7 @@ class TaskSubmitted(Event, frozen=True, kw_only=True):
     priority: int
     key: str | None
     deadline: float | None
-    steps: tuple[StepPlan, ...]
+    steps: tuple[PlanStep, ...]
     not_before: float | None = None
     parent: str = ""
     parent_op: int = 0

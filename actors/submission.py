@@ -12,7 +12,7 @@ from .agent import Agent
 from .baseline import Baseline
 from .budget.account import Budget, limits_of
 from .errors import Misuse
-from .events import StepPlan, TaskSubmitted
+from .events import PlanStep, TaskSubmitted
 from .rules import Rule, check_rules, merged
 
 __all__ = ["make_submission"]
@@ -104,21 +104,22 @@ def _is_second(value: object) -> bool:
     return number and 0 <= value < LATEST  # type: ignore[operator]  # a number
 
 
-def _steps(agent: Agent, goal: str, rules: Baseline) -> tuple[StepPlan, ...]:
+def _steps(agent: Agent, goal: str, rules: Baseline) -> tuple[PlanStep, ...]:
     """The agent's plan as the task carries it; without one, one step: the goal."""
     if agent.plan is None:
         rounds = agent.max_rounds or rules.rounds_without_plan
-        whole = StepPlan(
+        whole = PlanStep(
             id="task", goal=goal, done="", max_iterations=rounds, timeout=None
         )
         return (whole,)
     return tuple(
-        StepPlan(
+        PlanStep(
             id=step.id,
             goal=step.goal,
             done=step.done,
             max_iterations=step.max_iterations or rules.step_iterations,
             timeout=step.timeout,
+            needs=agent.plan.needs(step),
         )
         for step in agent.plan.steps
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from .actors.agent import Agent, Plan, Step, View
+from .actors.acceptance import View
+from .actors.agent import Agent
 from .actors.baseline import Baseline
 from .actors.budget.account import Budget
 from .actors.builtin import anchor, remember
 from .actors.delegation import delegate
 from .actors.memory.vectors import Vectors
 from .actors.outcomes import NotSent
+from .actors.plan.step import Plan, Step
 from .actors.price import Price
 from .actors.rules import Rule
 from .actors.timers.sleep import sleep

@@ -10,6 +10,7 @@ from typing import Any
 
 from .actors import names
 from .errors import RuntimeClosed, RuntimeFailed, UseAsync
+from .logs import Sink
 from .supervision.dispatch import Dispatcher
 from .supervision.lifecycle import ActorStopped
 from .supervision.promise import Promise
@@ -30,7 +31,11 @@ class Asking:
     _failed: RuntimeFailed | None
     _openings: Openings
     _pid: int
+    _sink: Sink
     _system: System
+
+    def _log(self, event: str, **fields: Any) -> None:
+        self._sink.write(event, {"at": self._dispatcher.clock.time(), **fields})
 
     def _ask(self, make: Callable[[Promise], Any], *, to: str = names.ADMISSION) -> Any:
         """Ask a service; a restart of it in between only makes the answer later."""

@@ -23,11 +23,8 @@ from .actors.executor.executor import Executor
 from .actors.executor.loop import Loop
 from .actors.house import House
 from .actors.memory.vectors import Vectors
-from .actors.protocol import Drain, Submit
-from .actors.rules import Rule
-from .actors.submission import make_submission
+from .actors.protocol import Drain
 from .actors.windows.limit import RateLimit
-from .calls import TaskCalls
 from .erasing import ErasingCalls
 from .errors import (
     Misuse,
@@ -37,7 +34,6 @@ from .errors import (
     StoreRefused,
     UseAsync,
 )
-from .handle import Handle
 from .logs import check_log, open_sink
 from .reading import Reading
 from .recalling import check_vectors, library_of
@@ -51,8 +47,8 @@ from .submission import (
     agents_by_name,
     baseline_with,
     limits_by_service,
-    unpriced,
 )
+from .submitting import Submitting
 from .supervision.dispatch import Dispatcher, PoolDispatcher
 from .supervision.faults import hit
 from .supervision.lifecycle import ActorStopped
@@ -66,7 +62,7 @@ from .watch import FRONT, FrontDesk, Openings
 __all__ = ["Runtime"]
 
 
-class Runtime(TaskCalls, ErasingCalls):
+class Runtime(Submitting, ErasingCalls):
     """Keeps the tasks of one store alive, in this process.
 
     Opening resumes every unfinished task whose agent is registered; leaving the block
@@ -238,9 +234,6 @@ class Runtime(TaskCalls, ErasingCalls):
             return open_reader(store, warn=self._warn)
         return store.reader(self._warn)
 
-    def _log(self, event: str, **fields: Any) -> None:
-        self._sink.write(event, {"at": self._dispatcher.clock.time(), **fields})
-
     def _warn(self, event: str, fields: Mapping[str, object]) -> None:
         self._log(event, **fields)
 
@@ -253,72 +246,6 @@ class Runtime(TaskCalls, ErasingCalls):
         self._waiters.fail(self._failed)
 
     # ── tasks ────────────────────────────────────────────────────────────────────
-
-    def submit(
-        self,
-        agent: str,
-        goal: str,
-        *,
-        inputs: Mapping[str, Any] | None = None,
-        constraints: Sequence[str] = (),
-        rules: Sequence[Rule] = (),
-        budget: Budget | None = None,
-        group: str = "",
-        priority: int = 0,
-        key: str | None = None,
-        deadline: float | None = None,
-        not_before: float | None = None,
-    ) -> Handle:
-        """Queue a task and return its handle once it is durable.
-
-        Args:
-            agent: name of a registered agent.
-            goal: what is wanted, kept verbatim and shown in every request.
-            inputs: parameters, JSON values.
-            constraints: what must hold throughout, in words for the model.
-            rules: what must hold because the door keeps it, beside its agent's.
-            budget: the task's limits; None limits nothing but the pool.
-            group, priority: its place in the queue; higher goes first.
-            key: submitting with the same key again gives the same task.
-            deadline: second since the epoch after which no new operation begins.
-            not_before: second since the epoch before which the task gets no slot.
-
-        Raises:
-            Misuse: naming the argument, the value and the fix.
-            RuntimeClosed, RuntimeFailed, TimeoutError: it was not queued, or nobody can
-            tell; submitting with a `key` again is safe.
-            UseAsync: inside an event loop.
-        """
-        self.refuse_in_loop("submit", "`await runtime.asubmit(...)`")
-        found = self._agents.get(agent)
-        if found is None:
-            known = ", ".join(sorted(self._agents)) or "none"
-            raise Misuse(f"no agent {agent!r} is registered (there are: {known})")
-        if doubt := unpriced(found, budget, self._house.pool):
-            if self._house.unknown_price == "refuse":
-                raise Misuse(doubt)
-            self._log("price.unknown", agent=agent, model=found.model.name, said=doubt)
-        task = make_submission(
-            found,
-            goal,
-            task_id=self._house.new_id(),
-            rules=self.baseline,
-            codec=self._codec,
-            inputs=inputs,
-            constraints=constraints,
-            bound_by=rules,
-            budget=budget,
-            group=group,
-            priority=priority,
-            key=key,
-            deadline=deadline,
-            not_before=not_before,
-        )
-        return Handle(self, self._ask(lambda p: Submit(task=task, promise=p)))
-
-    async def asubmit(self, agent: str, goal: str, **options: Any) -> Handle:
-        """`submit` for event loops; the same arguments."""
-        return await asyncio.to_thread(self.submit, agent, goal, **options)
 
     def health(self) -> dict[str, Any]:
         """Whether journal, tree and queue move, in one value."""

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...supervision.faults import hit
 from ...supervision.lifecycle import Down, Up
 from ..agent import Agent
 from ..durable import Durable, Folded
 from ..events import (
     ActionObserved,
-    CallModel,
     CallTool,
-    DecisionMade,
     Event,
-    RecoveryLoaded,
-    StepEnded,
-    StepStarted,
     TaskResumed,
 )
 from ..house import House
@@ -38,10 +32,11 @@ from ..protocol import (
     WindowIsClosed,
 )
 from ..requests import Overdue, Requests
-from . import decide as next_
+from . import commands as next_
 from . import summaries
 from .approvals import AnswersFound, Approvals, Gated
 from .compensation import Compensation, UndoFound
+from .decide import decide
 from .drifting import Drifting
 from .guarding import Guarding
 from .judge import Judged, Judging
@@ -52,6 +47,7 @@ from .pipeline import Pipeline
 from .rows import COMES, ENDED, Wake, task_row
 from .slots import Slots
 from .state import Op, TaskState, apply
+from .steps import Steps
 from .subtasks import Subtasks, SubtasksFound
 
 __all__ = ["Task"]
@@ -85,6 +81,7 @@ class Task(Durable[TaskState]):
         self.knowledge = Knowledge(self)
         self.pipeline = Pipeline(self)
         self.parting = Parting(self)
+        self.steps = Steps(self)
         self.under_way: set[next_.Command] = set()
         self.judged = False
 
@@ -114,13 +111,13 @@ class Task(Durable[TaskState]):
                 self.parting.leave("waiting", self.last_seq)
                 return
             resumed = TaskResumed(
-                by=self.wake.by, deadline=self.step_deadline(), anew=not again
+                by=self.wake.by, deadline=self.steps.deadline(), anew=not again
             )
             row = task_row(state.task, "queued", compensates=state.compensate)
             self.append(resumed, rows=[row])
         elif state.shortage is not None and order in ("again", "resume"):
             # It is about to pause for money that may have come since.
-            deadline = self.step_deadline()
+            deadline = self.steps.deadline()
             self.append(TaskResumed(by=self.wake.by, deadline=deadline, anew=False))
         self.knowledge.ask()
         begun = any(step.status != "pending" for step in state.steps)
@@ -204,7 +201,7 @@ class Task(Durable[TaskState]):
         rules = self.house.baseline
         while not self.parting.leaving:
             version = self.state.version
-            due = next_.decide(
+            due = decide(
                 self.state,
                 now=self.house.now(),
                 retries=rules.task_retries,
@@ -231,9 +228,9 @@ class Task(Durable[TaskState]):
     def _carry_out(self, command: next_.Command) -> None:
         match command:
             case next_.StartStep(step=step, attempt=attempt):
-                self._start_step(step, attempt)
+                self.steps.start(step, attempt)
             case next_.AskModel(iteration=iteration):
-                self._ask_model(iteration)
+                self.steps.ask_model(iteration)
             case next_.Drive(op=op):
                 self.operations.drive(self.state.ops[op])
             case next_.Judge(op=op):
@@ -241,7 +238,7 @@ class Task(Durable[TaskState]):
             case next_.JudgeTask():
                 self.judging.judge_task()
             case next_.EndStep():
-                self.end_step(command.status, command.reason, again=command.again)
+                self.steps.end(command.status, command.reason, again=command.again)
             case next_.Abandon(op=op):
                 self.abandon(self.state.ops[op])
             case next_.Clear(op=op):
@@ -266,60 +263,6 @@ class Task(Durable[TaskState]):
             case next_.Declare():
                 self.pipeline.declare()
 
-    def _start_step(self, step: str, attempt: int) -> None:
-        self.forget_exchanges()
-        deadline = self.step_deadline(step)
-        self.append(StepStarted(step=step, attempt=attempt, deadline=deadline))
-
-    def step_deadline(self, step: str = "") -> float | None:
-        """When a step that starts now is over; the running one by default."""
-        if not step and self.state.step is not None:
-            step = self.state.step.id
-        for plan in self.state.task.steps:
-            if plan.id == step and plan.timeout is not None:
-                return self.house.now() + plan.timeout
-        return None
-
-    def _ask_model(self, iteration: int) -> None:
-        step = self.state.step
-        assert step is not None
-        notes = self.state.notes
-        self.append(
-            *self.drifting.judge(),
-            DecisionMade(
-                op=self.state.next_op,
-                step=step.id,
-                action=CallModel(purpose="work"),
-                why=f"iteration {iteration} of step {step.id}",
-                learned=notes[-1] if notes else "",
-            ),
-        )
-        hit("task.decided", "model")
-
-    def end_step(self, status: Any, reason: str, *, again: bool) -> None:
-        """Interrupt the running step; the next try goes through recovery (B55)."""
-        step = self.state.step
-        assert step is not None
-        ended = StepEnded(
-            step=step.id,
-            status=status,
-            reason=reason,
-            result="",
-            evidence=(),
-            op=self.state.next_op - 1,
-            again=again,
-            deadline=self.step_deadline() if again else None,
-        )
-        self.forget_exchanges()
-        if again:
-            number = self.state.recoveries + 1
-            version = self.state.version + 1
-            loaded = RecoveryLoaded(number=number, snapshot=version, replayed=0)
-            self.append(ended, loaded)
-        else:
-            self.append(ended)
-        self.snapshot("step_interrupted")
-
     def abandon(self, op: Op) -> None:
         """Let go of an operation that is not under way."""
         if op.op in self.operations.sent or self.operations.fetches(op):
@@ -341,7 +284,7 @@ class Task(Durable[TaskState]):
 
     def forget_exchanges(self) -> None:
         """Begin with an empty scratch: a step starts, ends, or is rebuilt."""
-        self.operations.forget()
+        self.operations.exchanges.forget()
         self.pipeline.operations = ()
 
     def remind(self, seq: int, at: float) -> None:

@@ -32,7 +32,7 @@ from ..names import APPROVAL_ANSWERS
 from ..rules import refusal
 from ..tool import Tool
 from .attempt import rules_of
-from .decide import Drive
+from .commands import Drive
 from .rows import WAITS, ApprovalRow, approval_row, timer_row
 from .state import Op
 

@@ -18,7 +18,7 @@ from ..budget.account import FLOORED, Refusal
 from ..events import ActionObserved, CallModel, DecisionMade
 from ..model import ModelReply
 from ..protocol import Replied
-from .decide import StopFor
+from .commands import StopFor
 from .state import Op, TaskState
 
 if TYPE_CHECKING:

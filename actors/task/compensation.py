@@ -21,7 +21,7 @@ from ..events import CallTool, DecisionMade, Undoes
 from ..ledger.rows import UndoRow, undo_prefix
 from ..names import UNDOS, effect
 from ..tool import UNDO, Effect, Tool
-from .decide import StopFor
+from .commands import StopFor
 from .state import Op
 
 if TYPE_CHECKING:

@@ -7,163 +7,36 @@ already under way is not begun twice, and after a crash all are simply decided a
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
-
-import msgspec
 
 from ..events import CallTool
 from ..guard.ladder import evidence
+from .commands import (
+    OVERDUE,
+    Abandon,
+    AskModel,
+    CancelSubtask,
+    Clear,
+    Close,
+    Command,
+    Compensate,
+    Conclude,
+    Declare,
+    Drive,
+    EndStep,
+    Judge,
+    JudgeTask,
+    Rebuild,
+    StartStep,
+    StopFor,
+    VerifyEffects,
+)
 from .state import Op, Shortage, TaskState
 from .summarised import is_summary
 
-__all__ = [
-    "Abandon",
-    "AskModel",
-    "CancelSubtask",
-    "Clear",
-    "Close",
-    "Command",
-    "Compensate",
-    "Conclude",
-    "Declare",
-    "Drive",
-    "EndStep",
-    "Judge",
-    "JudgeTask",
-    "Rebuild",
-    "StartStep",
-    "StopFor",
-    "VerifyEffects",
-    "decide",
-]
+__all__ = ["decide"]
 
 
 FREE = ("pending", "completed")  # statuses that do not hold up the plan
-
-
-class Rebuild(msgspec.Struct, frozen=True, tag=True):
-    """Fetch the record of the running step and make the context anew."""
-
-
-class VerifyEffects(msgspec.Struct, frozen=True, tag=True):
-    """Have every open operation decided by the ledger."""
-
-
-class Declare(msgspec.Struct, frozen=True, tag=True):
-    """Get a recovery declaration, from the model or from the record."""
-
-    refused: int
-
-
-class StartStep(msgspec.Struct, frozen=True, tag=True):
-    """Mark the next step as running."""
-
-    step: str
-    attempt: int
-
-
-class AskModel(msgspec.Struct, frozen=True, tag=True):
-    """Decide on one more iteration of the running step."""
-
-    step: str
-    iteration: int
-
-
-class Drive(msgspec.Struct, frozen=True, tag=True):
-    """Take an open operation's attempt through the door."""
-
-    op: int
-    attempt: int
-
-
-class Abandon(msgspec.Struct, frozen=True, tag=True):
-    """The task is cancelled: let go of an operation that has not been started."""
-
-    op: int
-    attempt: int
-
-
-class CancelSubtask(msgspec.Struct, frozen=True, tag=True):
-    """The task is cancelled: so is what it handed on; its end is waited for."""
-
-    op: int
-
-
-class Clear(msgspec.Struct, frozen=True, tag=True):
-    """Effects are to be taken back: abandon an operation that surely did not happen."""
-
-    op: int
-    attempt: int
-
-
-class Compensate(msgspec.Struct, frozen=True, tag=True):
-    """Take the newest effect that is left back, as operation `op`; or end."""
-
-    op: int
-
-
-class Judge(msgspec.Struct, frozen=True, tag=True):
-    """Have acceptance judge the answer of the running step."""
-
-    op: int
-
-
-class JudgeTask(msgspec.Struct, frozen=True, tag=True):
-    """Have acceptance judge the whole task."""
-
-    attempt: int
-
-
-class EndStep(msgspec.Struct, frozen=True, tag=True):
-    """The running step used up what it had; with `again` it is tried once more."""
-
-    step: str
-    status: Literal["limited", "timed_out"]
-    reason: str
-    again: bool
-
-
-class StopFor(msgspec.Struct, frozen=True, tag=True):
-    """Pause: why, and what would end it; with `closing` the model is asked first."""
-
-    reason: str
-    detail: str
-    ends_with: str
-    closing: bool = False
-
-
-OVERDUE = StopFor("deadline", "the task's deadline has passed", "cancel")
-
-
-class Close(msgspec.Struct, frozen=True, tag=True):
-    """Decide the outcome of the task."""
-
-    status: Literal["completed", "failed", "cancelled"]
-    reason: str
-
-
-class Conclude(msgspec.Struct, frozen=True, tag=True):
-    """Close the account and end."""
-
-
-Command: TypeAlias = (
-    Abandon
-    | CancelSubtask
-    | Clear
-    | Compensate
-    | Rebuild
-    | VerifyEffects
-    | Declare
-    | StartStep
-    | AskModel
-    | Drive
-    | Judge
-    | JudgeTask
-    | EndStep
-    | StopFor
-    | Close
-    | Conclude
-)
 
 
 def decide(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...supervision.faults import hit
-from ..agent import Accept, View
+from ..acceptance import Accept, View
 from ..context.measure import canonical
 from ..events import AnswerRefused, StepEnded
 from ..executor.executor import Outcome, Work
-from .decide import Judge, JudgeTask, StopFor
+from .commands import Judge, JudgeTask, StopFor
 from .values import parsed
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Judging:
         task = self._task
         step = task.state.step
         assert step is not None
-        reply = task.operations.replies.get(op)
+        reply = task.operations.exchanges.replies.get(op)
         text = (reply.content or "").strip() if reply is not None else ""
         if not text:
             self._refuse(op, "the answer was empty")
@@ -128,7 +128,7 @@ class Judging:
             self._stopped("acceptance_error", outcome.error)
         elif outcome.value is True:
             hit("task.accepted", step.id)
-            task.operations.forget()
+            task.operations.exchanges.forget()
             task.append(
                 StepEnded(
                     step=step.id,
@@ -147,13 +147,13 @@ class Judging:
         task = self._task
         step = task.state.step
         assert step is not None
-        task.operations.remember_answer(op)
+        task.operations.exchanges.remember_answer(op)
         task.append(AnswerRefused(op=op, step=step.id, why=why))
 
     def _stopped(self, status: Any, reason: str) -> None:
         task = self._task
         again = task.state.retries < task.house.baseline.task_retries
-        task.end_step(status, f"acceptance: {reason}", again=again)
+        task.steps.end(status, f"acceptance: {reason}", again=again)
 
     def _task_judged(self, message: Judged) -> None:
         task = self._task
@@ -169,7 +169,7 @@ class Judging:
             task.parting.stop_for(StopFor("acceptance", why, "resume"))
             return
         last = task.state.steps[-1]
-        task.operations.forget()
+        task.operations.exchanges.forget()
         task.append(
             StepEnded(
                 step=last.id,
@@ -179,7 +179,7 @@ class Judging:
                 evidence=(),
                 op=task.state.next_op - 1,
                 again=True,
-                deadline=task.step_deadline(last.id),
+                deadline=task.steps.deadline(last.id),
             )
         )
 

@@ -12,7 +12,7 @@ from ..events import KnowledgeTaken, Known
 from ..memory.facts import is_current
 from ..names import MEMORY
 from ..protocol import AskCore, CoreFacts
-from .decide import StopFor
+from .commands import StopFor
 
 if TYPE_CHECKING:
     from .actor import Task

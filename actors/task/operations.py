@@ -15,7 +15,6 @@ import msgspec
 
 from ...storage.records import blob_digest
 from ...supervision.faults import hit
-from ..context.blocks import Block
 from ..events import (
     ActionObserved,
     Amounts,
@@ -26,7 +25,7 @@ from ..events import (
 )
 from ..ledger.entry import Entry
 from ..ledger.work import charged
-from ..model import ModelReply, ModelRequest, Usage
+from ..model import ModelRequest, Usage
 from ..names import account, context, effect, ledger
 from ..protocol import (
     Built,
@@ -36,12 +35,13 @@ from ..protocol import (
     ReserveReply,
 )
 from . import asides, closing, summaries
-from . import decide as next_
+from . import commands as next_
 from .anchoring import admitted
 from .attempt import attempt_of, request_of
-from .decide import StopFor
+from .commands import StopFor
+from .exchanges import Exchanges
 from .limits import Limits, sample_name
-from .recovery import exchange, exchanges, told
+from .recovery import told
 from .replies import read_reply
 from .state import Op
 
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Operations", "TryAgain"]
 
-NOT_STARTED = "error: it was given up before it started"  # so nothing is recorded
 RETRY_FIRST = 1.0  # seconds before a failed model call is made again, doubled
 
 
@@ -67,10 +66,7 @@ class Operations:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._requests: dict[int, ModelRequest] = {}
-        self.replies: dict[int, ModelReply] = {}
-        self.results: dict[int, str] = {}
-        self._scratch: list[Block] = []
-        self._recorded: tuple[Entry, ...] = ()  # of the step, as of the last rebuild
+        self.exchanges = Exchanges(task)
         self._limits = Limits(task, self)
         self.sent: set[int] = set()
         self.in_doubt: set[int] = set()  # may have run, by the record
@@ -143,7 +139,7 @@ class Operations:
 
     def _assemble(self, op: Op, action: CallModel) -> None:
         task = self._task
-        message = request_of(task, op, action.purpose, tuple(self._scratch))
+        message = request_of(task, op, action.purpose, tuple(self.exchanges.scratch))
         to = task.house.address(context(task.id))
         task.requests.send(("assemble", op.op, op.attempt), to, message)
 
@@ -158,7 +154,7 @@ class Operations:
             if not asides.refused(task, op, message.error):
                 task.parting.stop_for(StopFor("context", message.error, "resume"), op)
             return
-        if summaries.begin(task, op, message, self._scratch):
+        if summaries.begin(task, op, message, self.exchanges.scratch):
             return
         body = task.agent.fixed.body()
         fixed = blob_digest(body)
@@ -188,7 +184,9 @@ class Operations:
             ),
             blobs=() if fixed == task.state.fixed else (body,),
         )
-        self._scratch = [block for block in self._scratch if block.id >= window.start]
+        self.exchanges.scratch = [
+            block for block in self.exchanges.scratch if block.id >= window.start
+        ]
         request = message.request
         self._requests[op.op] = request
         most = Usage(
@@ -309,7 +307,7 @@ class Operations:
 
     def _observe_tool(self, op: Op, action: CallTool, outcome: Replied) -> None:
         if not op.undoes:
-            self.results[op.op] = told(outcome)
+            self.exchanges.results[op.op] = told(outcome)
         self._task.subtasks.observed(op.op)
         failed = outcome.status != "completed"
         reason = f"{action.tool}: {outcome.error}" if failed else ""
@@ -329,84 +327,26 @@ class Operations:
         self._task.append(*events, *refused, rows=self._task.approvals.used(op))
         hit("task.observed", action.tool)
         if not op.undoes:
-            self._remember_exchange(action.parent)
+            self.exchanges.remember(action.parent)
 
     def _observe_reply(self, op: Op, action: CallModel, outcome: Replied) -> None:
         task = self._task
-        reply = self.hold(op.op, outcome.result)
+        reply = self.exchanges.hold(op.op, outcome.result)
         if action.purpose == "declare":
             reply = msgspec.structs.replace(reply, tool_calls=())
         observed, decided = read_reply(op, reply, task.state.next_op)
         task.append(observed, *decided)
         hit("task.observed", "model")
 
-    def hold(self, op: int, text: str) -> ModelReply:
-        """Keep a model's reply, decoded, with ids made unique within the task."""
-        reply = msgspec.json.decode(text, type=ModelReply)
-        self.replies[op] = reply
-        return reply
-
     def recall(self, entries: Sequence[Entry], until: int) -> None:
-        """Take back from the record what belongs to the exchange after `until`."""
+        """Take back from the record how attempts stand, and the exchange after `until`.
+
+        An open operation whose attempt ended, or is unknown, is asked for as it is.
+        """
         open_ops = {op.op: op.attempt for op in self._task.state.open_ops()}
-        self._recorded = tuple(entries)
         for entry in entries:
             if entry.status == "unknown" and open_ops.get(entry.op) == entry.attempt:
                 self.in_doubt.add(entry.op)
             elif entry.op in open_ops and entry.status != "pending":
                 self._ended[entry.op] = entry.attempt
-            if entry.kind == "model" and entry.status == "completed":
-                self.hold(entry.op, entry.result)
-            elif entry.status == "pending" or entry.op in open_ops:
-                continue
-            elif entry.kind == "tool" and entry.parent > until:
-                outcome = Replied(
-                    op=entry.op,
-                    attempt=entry.attempt,
-                    status=entry.status,
-                    result=entry.result,
-                    error=entry.error,
-                    anchors={},
-                    by=entry.by,
-                    edited=entry.edited,
-                )
-                self.results[entry.op] = told(outcome)
-
-    def forget(self) -> None:
-        """A step ended: nothing of its exchanges is needed any more."""
-        self.replies.clear()
-        self.results.clear()
-        self._scratch.clear()
-        self._recorded = ()
-
-    def blocks_of(self, ids: range) -> Sequence[Block]:
-        """Exchanges of the step; those before a recovery from the record."""
-        held = [block for block in self._scratch if block.id in ids]
-        return held or exchanges(self._recorded, ids)
-
-    def _remember_exchange(self, parent: int) -> None:
-        """Once all calls of a reply are observed, put the exchange into scratch."""
-        task = self._task
-        mine = [
-            op
-            for op in task.state.ops.values()
-            if isinstance(op.action, CallTool) and op.action.parent == parent
-        ]
-        if any(op.open for op in mine) or parent <= task.state.facts_until:
-            return
-        reply = self.replies.pop(parent)
-        calls = reply.tool_calls[: len(mine)]
-        results = [
-            (f"{parent}.{place}", self.results.pop(op.op, NOT_STARTED))
-            for place, op in enumerate(mine)
-        ]
-        reply = msgspec.structs.replace(reply, tool_calls=calls)
-        ops = [op.op for op in mine]
-        self._scratch.append(exchange(parent, reply, results, ops))
-
-    def remember_answer(self, op: int) -> None:
-        """Put a refused answer into scratch, so that the model sees what it said."""
-        reply = self.replies.pop(op, None)
-        if reply is None or not (reply.content or "").strip():
-            return
-        self._scratch.append(exchange(op, reply, []))
+        self.exchanges.recall(entries, until)

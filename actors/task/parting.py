@@ -17,7 +17,7 @@ from ..protocol import (
     Stopped,
 )
 from . import closing
-from .decide import Abandon, Clear, Drive, StopFor
+from .commands import Abandon, Clear, Drive, StopFor
 from .rows import ended_row, paused_row
 from .state import Op
 

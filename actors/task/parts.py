@@ -9,7 +9,7 @@ import msgspec
 from ..events import Amounts, CallModel, CallTool
 from .rest import Rest
 
-__all__ = ["Op", "PauseState", "Recovery", "Shortage", "StepState"]
+__all__ = ["Op", "PauseState", "Recovery", "Shortage", "StepRecord"]
 
 
 class Op(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
         return isinstance(self.action, CallTool) and self.action.undoes is not None
 
 
-class StepState(msgspec.Struct, frozen=True, kw_only=True):
+class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How far one step is; `result` is the accepted JSON text."""
 
     id: str

@@ -146,8 +146,8 @@ class Pipeline:
             self._declared(text, "rules")
             return
         asked = task.state.ops.get(recovery.declares)
-        if asked is not None and asked.op in task.operations.replies:
-            reply = task.operations.replies.pop(asked.op)
+        if asked is not None and asked.op in task.operations.exchanges.replies:
+            reply = task.operations.exchanges.replies.pop(asked.op)
             self._declared(reply.content or "", "model")
             return
         step = task.state.step

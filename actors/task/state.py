@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from ..context.blocks import Window
-from ..context.drift import ACTS_KEPT, Act, act_of
+from ..context.drift import Act
 from ..context.facts import Finding, found_after
 from ..events import (
     ActionObserved,
@@ -17,8 +17,6 @@ from ..events import (
     ApprovalAsked,
     ApprovalExpired,
     ApprovalTaken,
-    CallModel,
-    CallTool,
     CancelRequested,
     ContextRebuilt,
     DecisionMade,
@@ -50,14 +48,13 @@ from ..events import (
     TaskSubmitted,
     TimerFired,
     TimerSet,
-    Undoes,
 )
 from ..guard.ladder import GuardState
-from . import gates, observing, recoveries, summarised
+from . import gates, observing, recoveries, stepping, summarised
 from .calibration import Seen
-from .failures import Failure, blocked, paused
+from .failures import Failure, paused
 from .observing import no_room, noted
-from .parts import Op, PauseState, Recovery, Shortage, StepState
+from .parts import Op, PauseState, Recovery, Shortage, StepRecord
 from .rest import rest_after
 from .summarised import Summarised
 
@@ -66,7 +63,7 @@ __all__ = [
     "PauseState",
     "Recovery",
     "Shortage",
-    "StepState",
+    "StepRecord",
     "TaskState",
     "apply",
 ]
@@ -80,7 +77,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal[
         "queued", "running", "paused", "closing", "completed", "failed", "cancelled"
     ] = "queued"
-    steps: tuple[StepState, ...] = ()
+    steps: tuple[StepRecord, ...] = ()
     next_op: int = 1
     ops: dict[int, Op] = msgspec.field(default_factory=dict)
     answer: int = 0  # the model call whose final answer is to be judged
@@ -113,7 +110,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     seen: Seen = Seen()  # what its provider counts for the estimate of tokens
 
     @property
-    def step(self) -> StepState | None:
+    def step(self) -> StepRecord | None:
         """The running step, if one runs."""
         return next((step for step in self.steps if step.status == "running"), None)
 
@@ -134,12 +131,12 @@ def apply(state: TaskState, event: Event) -> TaskState:
     change = msgspec.structs.replace
     match event:
         case TaskSubmitted():
-            steps = tuple(StepState(id=step.id) for step in event.steps)
+            steps = tuple(StepRecord(id=step.id) for step in event.steps)
             return change(state, submitted=event, steps=steps)
         case StepStarted():
-            return _started(state, event)
+            return stepping.started(state, event)
         case DecisionMade():
-            return _decided(state, event)
+            return stepping.decided(state, event)
         case RequestBuilt():
             window = Window(
                 start=event.window, omitted=event.omitted, shrunk=event.shrunk
@@ -165,7 +162,7 @@ def apply(state: TaskState, event: Event) -> TaskState:
         case AnswerRefused(why=why):
             return change(state, answer=0, notes=noted(state, why))
         case StepEnded():
-            return _ended(state, event)
+            return stepping.ended(state, event)
         case KnowledgeTaken(facts=facts):
             return change(state, knowledge=facts)
         case TaskPaused():
@@ -179,7 +176,7 @@ def apply(state: TaskState, event: Event) -> TaskState:
             failures = paused(state.failures, step, event)
             return change(state, status="paused", pause=pause, failures=failures)
         case TaskResumed():
-            return _resumed(state, event)
+            return stepping.resumed(state, event)
         case ApprovalAsked() | ApprovalExpired() | RejectionRepeated():
             return change(state, ops=gates.asking(state.ops, event))
         case TimerSet(op=op, at=at):
@@ -224,118 +221,3 @@ def apply(state: TaskState, event: Event) -> TaskState:
         case TaskErased():
             return state
     raise TypeError(f"{type(event).__name__} does not belong to a task")
-
-
-def _resumed(state: TaskState, event: TaskResumed) -> TaskState:
-    """Whoever resumes gives every count of retries back, and the step its time."""
-    change = msgspec.structs.replace
-    state = change(state, shortage=None)
-    recovery = state.recovery
-    deadline = event.deadline
-    if event.anew:
-        summary = change(state.summary, failures=0)
-        state = change(state, undo_failed="", summary=summary)
-    else:
-        steps = tuple(
-            change(step, deadline=deadline) if step.status == "running" else step
-            for step in state.steps
-        )
-        return change(state, status="running", pause=None, steps=steps)
-    return change(
-        state,
-        status="running",
-        pause=None,
-        retries=0,
-        guard=GuardState(),
-        anew=min((op.op for op in state.open_ops()), default=state.next_op),
-        ops={n: gates.anew(change(op, tries=0)) for n, op in state.ops.items()},
-        steps=tuple(
-            change(step, deadline=deadline)
-            if step.status == "running"
-            else change(step, status="pending")
-            if step.status not in ("pending", "completed")
-            else step
-            for step in state.steps
-        ),
-        recovery=None if recovery is None else change(recovery, refused=0),
-    )
-
-
-def _started(state: TaskState, event: StepStarted) -> TaskState:
-    steps = tuple(
-        msgspec.structs.replace(
-            step,
-            status="running",
-            attempt=event.attempt,
-            iterations=0,
-            deadline=event.deadline,
-        )
-        if step.id == event.step
-        else step
-        for step in state.steps
-    )
-    return msgspec.structs.replace(
-        state,
-        status="running",
-        steps=steps,
-        ops={},
-        answer=0,
-        guard=GuardState() if event.attempt == 1 else state.guard,
-        window=Window(),
-        summary=summarised.forgotten(state.summary),
-        rejections={} if event.attempt == 1 else state.rejections,
-        facts_until=state.next_op - 1 if event.attempt == 1 else state.facts_until,
-        progressed=state.progressed or state.recovery is None,
-    )
-
-
-def _decided(state: TaskState, event: DecisionMade) -> TaskState:
-    op = Op(op=event.op, step=event.step, action=event.action)
-    ops = {**state.ops, event.op: op}
-    recovery, shortage = state.recovery, state.shortage
-    match event.action:
-        case CallModel(purpose="work"):
-            ops = {n: one for n, one in ops.items() if one.open}
-        case CallModel(purpose="closing"):
-            shortage = Shortage(op=event.op, detail=event.why)
-            state = msgspec.structs.replace(state, news=False)
-        case CallTool(undoes=Undoes()):
-            ops = {n: one for n, one in ops.items() if one.open}
-        case CallTool(tool=tool, arguments=arguments):
-            acts = (*state.acts, act_of(tool, arguments))[-ACTS_KEPT:]
-            state = msgspec.structs.replace(state, acts=acts)
-        case CallModel() if recovery is not None:
-            recovery = msgspec.structs.replace(recovery, declares=event.op)
-    return msgspec.structs.replace(
-        state, ops=ops, next_op=event.op + 1, recovery=recovery, shortage=shortage
-    )
-
-
-def _ended(state: TaskState, event: StepEnded) -> TaskState:
-    steps = tuple(
-        msgspec.structs.replace(
-            step,
-            status="running" if event.again else event.status,
-            iterations=0 if event.again else step.iterations,
-            deadline=event.deadline,
-            result=event.result,
-            evidence=event.op,
-        )
-        if step.id == event.step
-        else step
-        for step in state.steps
-    )
-    completed = event.status == "completed"
-    return msgspec.structs.replace(
-        state,
-        steps=steps,
-        ops={},
-        answer=0,
-        window=Window(),
-        summary=state.summary if event.again else summarised.forgotten(state.summary),
-        facts_until=state.next_op - 1,
-        failures=blocked(state.failures, event),
-        notes=() if completed else noted(state, f"{event.step}: {event.reason}"),
-        retries=state.retries + event.again,
-        progressed=state.progressed or completed,
-    )

@@ -30,7 +30,7 @@ from ..rules import refusal
 from ..submission import make_submission
 from ..tool import Tool
 from .attempt import rules_of
-from .decide import Drive
+from .commands import Drive
 from .rows import ENDED, WAITS, TaskRow
 from .state import Op
 

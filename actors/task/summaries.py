@@ -121,7 +121,9 @@ def dropped(op: Op, why: str) -> list[Event]:
 
 def _blocks(task: Task, op: Op) -> Sequence[Block]:
     assert isinstance(op.action, CallModel)
-    return task.operations.blocks_of(range(op.action.since, op.action.until + 1))
+    return task.operations.exchanges.blocks_of(
+        range(op.action.since, op.action.until + 1)
+    )
 
 
 def _judged(task: Task, op: Op, outcome: Replied) -> SummaryTaken | SummaryRefused:

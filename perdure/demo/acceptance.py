@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
-from ..actors.agent import Accept, View
+from ..actors.acceptance import Accept, View
 from .data import COLUMNS, TABLE, open_database
 from .job import region_name, table_row
 from .mail import attachments, kept

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ..actors.agent import Plan, Step
+from ..actors.plan.step import Plan, Step
 from .acceptance import make_acceptance
 from .workplace import CSV_REPORT, MARKDOWN_REPORT, Workplace
 

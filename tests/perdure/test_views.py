@@ -83,7 +83,7 @@ def _queued(task: str) -> Event:
 
 def _submitted(task: str, **more: Any) -> Event:
     steps = tuple(
-        events.StepPlan(id=one, goal=f"Do {one}.", done="", max_iterations=5)
+        events.PlanStep(id=one, goal=f"Do {one}.", done="", max_iterations=5)
         for one in STEPS
     )
     fields: dict[str, Any] = {"goal": "Report.", "budget": {}, **more}

@@ -10,8 +10,8 @@ from perdure.actors.events import (
     CallTool,
     DecisionMade,
     Event,
+    PlanStep,
     StepEnded,
-    StepPlan,
     StepStarted,
     TaskSubmitted,
 )
@@ -29,7 +29,7 @@ def fold(*events: Event) -> TaskState:
 
 def submitted(*steps: str, deadline: float | None = None) -> TaskSubmitted:
     plans = tuple(
-        StepPlan(id=step, goal=f"do {step}", done="", max_iterations=5)
+        PlanStep(id=step, goal=f"do {step}", done="", max_iterations=5)
         for step in steps
     )
     return TaskSubmitted(

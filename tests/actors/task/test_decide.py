@@ -23,7 +23,7 @@ from perdure.actors.events import (
     TaskPaused,
     TaskResumed,
 )
-from perdure.actors.task.decide import (
+from perdure.actors.task.commands import (
     Abandon,
     AskModel,
     Close,
@@ -38,8 +38,8 @@ from perdure.actors.task.decide import (
     StartStep,
     StopFor,
     VerifyEffects,
-    decide,
 )
+from perdure.actors.task.decide import decide
 from perdure.actors.task.state import TaskState
 from tests.actors.task.support import (
     ask,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.actors.agent import View
+from perdure.actors.acceptance import View
 from perdure.actors.context.render import (
     FactView,
     StepView,

@@ -11,7 +11,7 @@ import pytest
 
 from perdure import Agent, DidNotHappen, Happened, Runtime, sleep, tool
 from perdure.actors import names
-from perdure.actors.task import decide
+from perdure.actors.task import actor
 from perdure.errors import Misuse
 from perdure.testing import Harness, in_turn
 
@@ -61,14 +61,14 @@ def test_a_killed_runtime_is_opened_again_with_its_agents_and_clock() -> None:
 def crashed(monkeypatch: pytest.MonkeyPatch) -> Harness:
     """A harness whose task went on after a crash that no test ordered."""
     failing = iter([True])
-    true_decide = decide.decide
+    true_decide = actor.decide
 
     def decide_badly(*args: Any, **options: Any) -> Any:
         if next(failing, False):
             raise ZeroDivisionError("a bug of ours")
         return true_decide(*args, **options)
 
-    monkeypatch.setattr(decide, "decide", decide_badly)
+    monkeypatch.setattr(actor, "decide", decide_badly)
     harness = Harness()
     task = harness.open(sleeper()).submit("a", goal="sleep")
     assert harness.finish(task).status == "completed"

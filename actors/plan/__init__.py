@@ -1,0 +1,1 @@
+"""Plans: what is to be done in which order, and how it is judged."""

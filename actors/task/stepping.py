@@ -1,0 +1,144 @@
+"""How a task's state follows its steps: started, decided on, ended, resumed. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..context.blocks import Window
+from ..context.drift import ACTS_KEPT, act_of
+from ..events import (
+    CallModel,
+    CallTool,
+    DecisionMade,
+    StepEnded,
+    StepStarted,
+    TaskResumed,
+    Undoes,
+)
+from ..guard.ladder import GuardState
+from . import gates, summarised
+from .failures import blocked
+from .observing import noted
+from .parts import Op, Shortage
+
+if TYPE_CHECKING:
+    from .state import TaskState
+
+__all__ = ["decided", "ended", "resumed", "started"]
+
+
+def resumed(state: TaskState, event: TaskResumed) -> TaskState:
+    """Whoever resumes gives every count of retries back, and the step its time."""
+    change = msgspec.structs.replace
+    state = change(state, shortage=None)
+    recovery = state.recovery
+    deadline = event.deadline
+    if event.anew:
+        summary = change(state.summary, failures=0)
+        state = change(state, undo_failed="", summary=summary)
+    else:
+        steps = tuple(
+            change(step, deadline=deadline) if step.status == "running" else step
+            for step in state.steps
+        )
+        return change(state, status="running", pause=None, steps=steps)
+    return change(
+        state,
+        status="running",
+        pause=None,
+        retries=0,
+        guard=GuardState(),
+        anew=min((op.op for op in state.open_ops()), default=state.next_op),
+        ops={n: gates.anew(change(op, tries=0)) for n, op in state.ops.items()},
+        steps=tuple(
+            change(step, deadline=deadline)
+            if step.status == "running"
+            else change(step, status="pending")
+            if step.status not in ("pending", "completed")
+            else step
+            for step in state.steps
+        ),
+        recovery=None if recovery is None else change(recovery, refused=0),
+    )
+
+
+def started(state: TaskState, event: StepStarted) -> TaskState:
+    steps = tuple(
+        msgspec.structs.replace(
+            step,
+            status="running",
+            attempt=event.attempt,
+            iterations=0,
+            deadline=event.deadline,
+        )
+        if step.id == event.step
+        else step
+        for step in state.steps
+    )
+    return msgspec.structs.replace(
+        state,
+        status="running",
+        steps=steps,
+        ops={},
+        answer=0,
+        guard=GuardState() if event.attempt == 1 else state.guard,
+        window=Window(),
+        summary=summarised.forgotten(state.summary),
+        rejections={} if event.attempt == 1 else state.rejections,
+        facts_until=state.next_op - 1 if event.attempt == 1 else state.facts_until,
+        progressed=state.progressed or state.recovery is None,
+    )
+
+
+def decided(state: TaskState, event: DecisionMade) -> TaskState:
+    op = Op(op=event.op, step=event.step, action=event.action)
+    ops = {**state.ops, event.op: op}
+    recovery, shortage = state.recovery, state.shortage
+    match event.action:
+        case CallModel(purpose="work"):
+            ops = {n: one for n, one in ops.items() if one.open}
+        case CallModel(purpose="closing"):
+            shortage = Shortage(op=event.op, detail=event.why)
+            state = msgspec.structs.replace(state, news=False)
+        case CallTool(undoes=Undoes()):
+            ops = {n: one for n, one in ops.items() if one.open}
+        case CallTool(tool=tool, arguments=arguments):
+            acts = (*state.acts, act_of(tool, arguments))[-ACTS_KEPT:]
+            state = msgspec.structs.replace(state, acts=acts)
+        case CallModel() if recovery is not None:
+            recovery = msgspec.structs.replace(recovery, declares=event.op)
+    return msgspec.structs.replace(
+        state, ops=ops, next_op=event.op + 1, recovery=recovery, shortage=shortage
+    )
+
+
+def ended(state: TaskState, event: StepEnded) -> TaskState:
+    steps = tuple(
+        msgspec.structs.replace(
+            step,
+            status="running" if event.again else event.status,
+            iterations=0 if event.again else step.iterations,
+            deadline=event.deadline,
+            result=event.result,
+            evidence=event.op,
+        )
+        if step.id == event.step
+        else step
+        for step in state.steps
+    )
+    completed = event.status == "completed"
+    return msgspec.structs.replace(
+        state,
+        steps=steps,
+        ops={},
+        answer=0,
+        window=Window(),
+        summary=state.summary if event.again else summarised.forgotten(state.summary),
+        facts_until=state.next_op - 1,
+        failures=blocked(state.failures, event),
+        notes=() if completed else noted(state, f"{event.step}: {event.reason}"),
+        retries=state.retries + event.again,
+        progressed=state.progressed or completed,
+    )

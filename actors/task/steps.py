@@ -1,0 +1,82 @@
+"""The task's part for steps: started, iterated on, and interrupted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...supervision.faults import hit
+from ..events import (
+    CallModel,
+    DecisionMade,
+    RecoveryLoaded,
+    StepEnded,
+    StepStarted,
+)
+
+if TYPE_CHECKING:
+    from .actor import Task
+
+__all__ = ["Steps"]
+
+
+class Steps:
+    """Writes down how steps begin and end; only the runtime sets their status."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def start(self, step: str, attempt: int) -> None:
+        """Mark a step as running; its scratch is empty."""
+        self._task.forget_exchanges()
+        deadline = self.deadline(step)
+        self._task.append(StepStarted(step=step, attempt=attempt, deadline=deadline))
+
+    def deadline(self, step: str = "") -> float | None:
+        """When a step that starts now is over; the running one by default."""
+        if not step and self._task.state.step is not None:
+            step = self._task.state.step.id
+        for plan in self._task.state.task.steps:
+            if plan.id == step and plan.timeout is not None:
+                return self._task.house.now() + plan.timeout
+        return None
+
+    def ask_model(self, iteration: int) -> None:
+        """Decide on one more model call for the running step."""
+        step = self._task.state.step
+        assert step is not None
+        notes = self._task.state.notes
+        self._task.append(
+            *self._task.drifting.judge(),
+            DecisionMade(
+                op=self._task.state.next_op,
+                step=step.id,
+                action=CallModel(purpose="work"),
+                why=f"iteration {iteration} of step {step.id}",
+                learned=notes[-1] if notes else "",
+            ),
+        )
+        hit("task.decided", "model")
+
+    def end(self, status: Any, reason: str, *, again: bool) -> None:
+        """Interrupt the running step; the next try goes through recovery (B55)."""
+        step = self._task.state.step
+        assert step is not None
+        ended = StepEnded(
+            step=step.id,
+            status=status,
+            reason=reason,
+            result="",
+            evidence=(),
+            op=self._task.state.next_op - 1,
+            again=again,
+            deadline=self.deadline() if again else None,
+        )
+        self._task.forget_exchanges()
+        if again:
+            number = self._task.state.recoveries + 1
+            version = self._task.state.version + 1
+            loaded = RecoveryLoaded(number=number, snapshot=version, replayed=0)
+            self._task.append(ended, loaded)
+        else:
+            self._task.append(ended)
+        self._task.snapshot("step_interrupted")

@@ -9,6 +9,7 @@ import msgspec
 from .context.drift import ACTS_KEPT
 from .errors import Misuse
 from .guard.detect import LONGEST
+from .guard.tried import TIMES_KEPT
 from .storable import is_storable
 
 __all__ = ["Baseline"]
@@ -38,6 +39,7 @@ AT_MOST = {
     "core_share": 1,
     "drift_actions": ACTS_KEPT,
     "drift_threshold": 1,
+    "failed_attempts": TIMES_KEPT,
     "floor": 1,
     "loop_period": LONGEST,
     "loop_similar": 1,
@@ -71,6 +73,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     model_retries: int = 5  # B82, kind "generate", tools of it included
     query_retries: int = 3  # B82, tools of kind "query"
     downstream_retries: int = 1  # B82, tools of kind "downstream"
+    failed_attempts: int = 2  # A107; a further one is refused, 0 refuses none
     declaration_retries: int = 3
     probe_attempts: int = 5
     loop_repeats: int = 3  # equal calls with equal results in a row

@@ -20,6 +20,7 @@ from ..context.measure import canonical
 __all__ = [
     "FREE",
     "INFRA",
+    "OWN",
     "REFUSED",
     "TRIVIAL",
     "WROTE",
@@ -58,6 +59,7 @@ WROTE = 2  # it may have changed something outside
 INFRA = 4  # its service failed, not the action
 FREE = 8  # it failed, and may be made again within the retries of its kind (B82)
 REFUSED = 16  # the door did not let it out
+OWN = 32  # it ran and failed by itself: made again, it would fail again (A107)
 WRITTEN = {  # an event more than doubles with the long names
     "action": "a",
     "result": "r",
@@ -102,7 +104,7 @@ class Seen(
         action: digest of the tool and its arguments, see `action_of`.
         result: digest of what it said, without what changes each time.
         shape: six characters for each argument, see `similarity`.
-        flags: `TRIVIAL` … `REFUSED`, added up.
+        flags: `TRIVIAL` … `OWN`, added up.
         kind: what sort of error, as a digest; empty where it went well.
         words: digest of the arguments' words, in whatever order and form, of an action
             that went well and said next to nothing.
@@ -134,7 +136,7 @@ class Seen(
         )
 
     def has(self, flag: int) -> bool:
-        """Whether it is so: `TRIVIAL`, `WROTE`, `INFRA`, `FREE` or `REFUSED`."""
+        """Whether it is so: one of `TRIVIAL` … `OWN`."""
         return bool(self.flags & flag)
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "LedgerState",
     "apply",
     "approval_id",
+    "call_name",
     "caller_key",
     "earlier_of",
     "effect_key",
@@ -153,14 +154,18 @@ def failed(state: LedgerState, tool: str, arguments: str, op: int) -> int:
 
     Counted are operations from `op` on, in whatever step, as `failures` counts them.
     """
-    return sum(one >= op for one in state.failed.get(_call(tool, arguments), ()))
+    return sum(one >= op for one in state.failed.get(call_name(tool, arguments), ()))
 
 
 def _counts(entry: Entry) -> bool:
     return entry.status == "failed" and entry.by in ("run", "probe")
 
 
-def _call(tool: str, arguments: str) -> str:
+def call_name(tool: str, arguments: str) -> str:
+    """Name a call by its tool and all its arguments, canonical JSON text.
+
+    The loop detector's name of an action leaves out arguments that say nothing.
+    """
     text = canonical([tool, arguments])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -245,7 +250,7 @@ def _remembered(state: LedgerState, entry: Entry) -> LedgerState:
     """Count a failure of a call; one that went well starts its count anew."""
     if entry.kind != "tool" or entry.undoes is not None:
         return state
-    key = _call(entry.name, entry.arguments)
+    key = call_name(entry.name, entry.arguments)
     before = state.failed.get(key, ())
     times = tuple(op for op in before if op != entry.op)
     if _counts(entry):

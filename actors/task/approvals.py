@@ -6,7 +6,6 @@ them, and the door makes it again before it lets the call out.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from ..events import (
     TimerSet,
 )
 from ..executor.executor import Outcome, Work
-from ..ledger.entry import approval_id
+from ..ledger.entry import approval_id, call_name
 from ..names import APPROVAL_ANSWERS
 from ..rules import refusal
 from ..tool import Tool
@@ -353,5 +352,4 @@ def _over(op: Op, now: float) -> bool:
 
 def _call(tool: Tool, values: dict[str, Any]) -> str:
     """Name a call by its tool and exact arguments, in whatever order they stood."""
-    text = canonical([tool.name, msgspec.to_builtins(values)])
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return call_name(tool.name, canonical(msgspec.to_builtins(values)))

@@ -1,19 +1,17 @@
 """What failed in a task, how often, and why: kept over its steps (A107). Pure.
 
-A call is the same by its tool and its canonical arguments. One that went well at last
-is forgotten; what stopped a step, or paused the task, is kept beside the calls.
+A call is the same by its tool and its arguments, as the loop detector names it. One
+that went well at last is forgotten; what stopped a step, or paused the task, is kept
+beside the calls.
 """
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
-from ..context.measure import canonical
 from ..context.render import FailureView
 from ..events import ActionObserved, CallTool, StepEnded, TaskPaused
-from .values import is_portable
+from ..guard.seen import action_of
 
 __all__ = ["Failure", "blocked", "failed_before", "observed", "paused"]
 
@@ -50,7 +48,8 @@ def observed(
     """
     if event.again or call.undoes is not None:
         return failures
-    name = _identity(call)
+    seen = event.seen
+    name = seen.action if seen else action_of(call.tool, call.arguments)
     if event.status == "completed":
         return {key: one for key, one in failures.items() if key != name}
     why = event.reason.removeprefix(f"{call.tool}: ")
@@ -106,14 +105,6 @@ def _more(
         why=_short(why, WHY),
     )
     return kept
-
-
-def _identity(call: CallTool) -> str:
-    arguments = call.arguments
-    if is_portable(arguments):
-        arguments = canonical(msgspec.json.decode(arguments))
-    text = f"{call.tool} {arguments}".encode("utf-8", "surrogatepass")
-    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _short(text: str, most: int) -> str:

@@ -1,4 +1,7 @@
-"""The task's part for circles: remembers what came of each call, and blocks some."""
+"""The task's part for circles: remembers what came of each call, and blocks some.
+
+A call that failed by itself as often as it may is refused here, too (A107).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ import msgspec
 from ..events import ActionObserved, CallTool, Event, LoopFound
 from ..guard.detect import LoopRules
 from ..guard.ladder import blocked, look
-from ..guard.seen import FREE, INFRA, REFUSED, WROTE, Seen, action_of, seen_of
+from ..guard.seen import FREE, INFRA, OWN, REFUSED, WROTE, Seen, action_of, seen_of
+from ..guard.tried import in_vain
 from ..protocol import Replied
 from .observing import whole
 from .state import Op
@@ -33,6 +37,7 @@ TROUBLES = frozenset(  # classes of errors that say nothing of what was tried
         "gaierror",
     }
 )
+RAN = ("run", "probe", "subtask")  # whose word it is that a call itself failed
 
 
 class Guarding:
@@ -42,14 +47,23 @@ class Guarding:
         self._task = task
 
     def refusal(self, op: Op) -> str:
-        """Why a call of a circle is not let out, or nothing.
+        """Why a call of a circle, or one tried in vain, is not let out, or nothing.
 
-        An undo always is, and so is what may be under way already.
+        An undo always is, and so is what may be under way already, and what a person
+        made of a call.
         """
-        action = op.action
+        action, state = op.action, self._task.state
         if not isinstance(action, CallTool) or op.undoes or op.doubt or op.gate:
             return ""
-        return blocked(self._task.state.guard, op.op, self._action(action))
+        name = self._action(action)
+        if why := blocked(state.guard, op.op, name):
+            return why
+        most = self._task.house.baseline.failed_attempts
+        ops = state.tried.get(name, ())
+        if op.edited or not most or len(ops) < most:
+            return ""
+        known = state.failures.get(name)
+        return in_vain(ops, known.why if known else "")
 
     def observed(self, event: ActionObserved, outcome: Replied) -> list[Event]:
         """The event with what is to be remembered, and what is found of circles."""
@@ -83,12 +97,15 @@ class Guarding:
         tool = task.agent.tools.get(action.tool)
         failed = event.status != "completed"
         text = outcome.error if failed else outcome.result
-        flags = 0 if failed or (tool and tool.effect == "read") else WROTE
+        wrote = not failed and outcome.by != "record"
+        flags = WROTE if wrote and not (tool and tool.effect == "read") else 0
         if failed:
             trouble = text.partition(":")[0] in TROUBLES or outcome.retry_at > 0
             flags |= INFRA if trouble else 0
             flags |= REFUSED if event.refused else 0
             flags |= FREE if self._free(tool, action, event) else 0
+            own = event.status == "failed" and outcome.by in RAN and not trouble
+            flags |= OWN if own and _repeats_itself(tool) else 0
         return seen_of(
             tool=action.tool,
             arguments=action.arguments,
@@ -120,3 +137,11 @@ class Guarding:
             volatile=tool.volatile if tool else (),
             loop_key=tool.loop_key if tool else (),
         )
+
+
+def _repeats_itself(tool: Tool | None) -> bool:
+    """Whether a call that is made again gives the same again.
+
+    A poll waits for something else, and what generates makes something else each time.
+    """
+    return tool is not None and not tool.patience and tool.kind != "generate"

@@ -9,6 +9,7 @@ import msgspec
 from ..events import ActionObserved, CallModel, CallTool, LoopFound, RequestBuilt
 from ..guard import ladder
 from ..guard.seen import Outcome, Seen
+from ..guard.tried import tried_after
 from .calibration import seen_after
 from .failures import observed as failed
 from .rest import Rest
@@ -60,6 +61,7 @@ def observed(state: TaskState, event: ActionObserved) -> TaskState:
     return msgspec.structs.replace(
         state,
         failures=failures,
+        tried=tried_after(state.tried, event.op, event.seen, event.status),
         guard=_guarded(state.guard, op, event),
         ops={**state.ops, event.op: op},
         steps=steps,

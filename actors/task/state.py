@@ -50,6 +50,7 @@ from ..events import (
     TimerSet,
 )
 from ..guard.ladder import GuardState
+from ..guard.tried import Tried
 from . import gates, observing, recoveries, stepping, summarised
 from .calibration import Seen
 from .failures import Failure, paused
@@ -93,6 +94,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     adrift: bool = False  # they have little to do with the goal
     knowledge: tuple[Known, ...] = ()  # core facts of its scopes
     failures: dict[str, Failure] = msgspec.field(default_factory=dict)  # of all steps
+    tried: Tried = msgspec.field(default_factory=dict)  # in vain, with nothing changed
     pause: PauseState | None = None
     cancelled_by: str = ""
     compensate: bool = False  # its completed effects are taken back before its end

@@ -50,6 +50,7 @@ def resumed(state: TaskState, event: TaskResumed) -> TaskState:
         pause=None,
         retries=0,
         guard=GuardState(),
+        tried={},
         anew=min((op.op for op in state.open_ops()), default=state.next_op),
         ops={n: gates.anew(change(op, tries=0)) for n, op in state.ops.items()},
         steps=tuple(

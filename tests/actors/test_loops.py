@@ -297,7 +297,7 @@ def test_a_tool_whose_service_is_overloaded_pauses_for_the_service() -> None:
     assert "the service of read failed it" in result.detail
 
 
-@pytest.mark.parametrize(("calls", "found"), [(3, []), (4, ["nudge"])])
+@pytest.mark.parametrize(("calls", "found"), [(5, []), (6, ["nudge"])])
 def test_a_failing_call_has_its_retries_before_it_counts(
     calls: int, found: list[str]
 ) -> None:
@@ -308,7 +308,7 @@ def test_a_failing_call_has_its_retries_before_it_counts(
         raise ValueError(path)
 
     desk.answer = wrong
-    house = desk.open()
+    house = desk.open(kind="generate")
     task = house.submit()
     assert house.finish(task.id).status == "completed"
     assert len(desk.made) == calls

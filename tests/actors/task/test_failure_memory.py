@@ -121,7 +121,7 @@ def test_the_memory_is_bounded_and_keeps_what_failed_last(
 def stubborn(tries: int, made: list[str], mended: list[bool]) -> Agent:
     """In every step a model that makes the same call `tries` times, then answers.
 
-    The tool fails unless `mended` holds something, which one call takes out.
+    The tool's service fails unless `mended` holds something, which one call takes out.
     """
 
     @tool(effect="read")
@@ -131,7 +131,7 @@ def stubborn(tries: int, made: list[str], mended: list[bool]) -> Agent:
         if mended:
             mended.pop()
             return "here it is"
-        raise ValueError("404")
+        raise ConnectionRefusedError("404")
 
     def reply(request: ModelRequest) -> ModelReply:
         if len(outcomes(request)) < tries:
@@ -171,7 +171,7 @@ def test_a_later_step_is_told_what_failed_and_may_try_it_once() -> None:
     assert "failed 4 times in this step" in refused[0]
     assert "failed 5 times in this task" in refused[2]
     text = shown(house, task, 14)  # the first request of step two
-    assert '- fetch {"name": "a"}: 4 times; ValueError: 404' in text
+    assert '- fetch {"name": "a"}: 4 times; ConnectionRefusedError: 404' in text
     assert "## Failed before" not in shown(house, task, 1)
 
 

@@ -202,7 +202,12 @@ class Agent:
 
     def digest(self) -> str:
         """Digest of what the agent is: texts, plan, tools with schemas and classes."""
-        steps = [(s.id, s.goal, s.done) for s in self.plan.steps] if self.plan else []
+        plan = self.plan
+        steps = (
+            [(s.id, s.goal, s.done, plan.needs(s), s.required) for s in plan.steps]
+            if plan
+            else []
+        )
         tools = [(t.schema(), t.effect) for t in self.tools.values()]
         rules = [msgspec.to_builtins(rule) for rule in self.rules]
         text = canonical([self.name, self.instructions, steps, tools, *rules])

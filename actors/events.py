@@ -32,6 +32,7 @@ __all__ = [
     "CallModel",
     "CallTool",
     "CancelRequested",
+    "Checkpoint",
     "CommandApplied",
     "ContextRebuilt",
     "DecisionMade",
@@ -51,6 +52,7 @@ __all__ = [
     "GrantTaken",
     "Granted",
     "Held",
+    "Kind",
     "KnowledgeTaken",
     "Known",
     "LoopFound",
@@ -99,6 +101,8 @@ __all__ = [
 ]
 
 Amounts: TypeAlias = dict[str, int]
+Kind: TypeAlias = Literal["query", "generate", "downstream"]
+Checkpoint: TypeAlias = Literal["every", "nodes", "log"]
 Purpose: TypeAlias = Literal["work", "declare", "closing", "summarise"]
 
 
@@ -112,7 +116,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class PlanStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A step as the task carries it: text and limits; acceptance goes by name (A34).
 
-    It begins once all that it `needs` passed acceptance.
+    It begins once all that it `needs` passed acceptance. One that is not `required` may
+    fail without the task. `kind` says how often it is tried again, `max_calls` how many
+    tool calls all its tries may make, `checkpoint` when its state is kept (B84).
     """
 
     id: str
@@ -121,6 +127,11 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_iterations: int
     timeout: float | None = None
     needs: tuple[str, ...] = ()
+    required: bool = True
+    phase: str = ""
+    kind: Kind | None = None
+    max_calls: int | None = None
+    checkpoint: Checkpoint = "nodes"
 
 
 class CallModel(

@@ -120,6 +120,11 @@ def _steps(agent: Agent, goal: str, rules: Baseline) -> tuple[PlanStep, ...]:
             max_iterations=step.max_iterations or rules.step_iterations,
             timeout=step.timeout,
             needs=agent.plan.needs(step),
+            required=step.required,
+            phase=step.phase,
+            kind=step.kind,
+            max_calls=step.max_calls,
+            checkpoint=step.checkpoint,
         )
         for step in agent.plan.steps
     )

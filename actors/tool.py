@@ -13,6 +13,7 @@ import msgspec
 from .anchors import collect
 from .declaration import check, check_anchors, check_importable, check_undo
 from .errors import Misuse
+from .events import Kind
 from .model import ToolSchema
 from .outcomes import Declared, declared
 from .parameters import parameters_of
@@ -24,7 +25,6 @@ __all__ = [
     "Effect",
     "EffectClass",
     "Happened",
-    "Kind",
     "Tool",
     "ToolContext",
     "Verdict",
@@ -32,7 +32,6 @@ __all__ = [
 ]
 
 EffectClass: TypeAlias = Literal["read", "idempotent", "once"]
-Kind: TypeAlias = Literal["query", "generate", "downstream"]
 Errors: TypeAlias = tuple[type[Exception], ...]
 UNDO = ".undo"  # behind a tool's name: the call that takes an effect of it back
 TAKES = "it takes effect: Effect, and result: str if it likes, or is a tool that does"

@@ -332,7 +332,7 @@ def _steps(
             reason=reasons.get(plan.id, ""),
             result=_json(step.result),
         )
-        for plan, step in zip(state.task.steps, state.steps, strict=True)
+        for plan, step in zip(state.plan, state.steps, strict=True)
     )
 
 

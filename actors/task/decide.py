@@ -190,7 +190,7 @@ def _work(state: TaskState, now: float, retries: int, judged: bool) -> Command:
     if state.guard.stage == "stop":
         reason = "service" if state.guard.kind == "service" else "loop"
         return StopFor(reason, evidence(state.guard), "resume")
-    limit = next(p.max_iterations for p in state.task.steps if p.id == step.id)
+    limit = next(p.max_iterations for p in state.plan if p.id == step.id)
     again = state.retries < retries
     if step.deadline is not None and now >= step.deadline:
         return EndStep(step.id, "timed_out", "its time is over", again)

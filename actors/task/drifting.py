@@ -77,6 +77,7 @@ class Drifting:
         """The topic; with it, what is kept in view is known to be on it."""
         state, task = self._task.state, self._task.state.task
         if self._topic is None:
+            # As submitted: what the model plans itself excuses no drift.
             plan = [text for step in task.steps for text in (step.goal, step.done)]
             says = said(task.constraints, task.rules)
             self._topic = topic_of(task.goal, says, plan, task.inputs)

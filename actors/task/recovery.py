@@ -141,7 +141,7 @@ def view_of(
                 done=p.done,
                 status=status[p.id],
             )
-            for p in task.steps
+            for p in state.plan
         ),
         current=step.id if step else None,
         facts=(*facts, *(one for one in anchors if one.by != MODEL)),

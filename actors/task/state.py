@@ -27,6 +27,7 @@ from ..events import (
     KnowledgeTaken,
     Known,
     LoopFound,
+    PlanStep,
     RecoveryDeclared,
     RecoveryLoaded,
     RejectionRepeated,
@@ -78,6 +79,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal[
         "queued", "running", "paused", "closing", "completed", "failed", "cancelled"
     ] = "queued"
+    plan: tuple[PlanStep, ...] = ()  # the steps now in force; `steps` says how far
     steps: tuple[StepRecord, ...] = ()
     next_op: int = 1
     ops: dict[int, Op] = msgspec.field(default_factory=dict)
@@ -134,7 +136,7 @@ def apply(state: TaskState, event: Event) -> TaskState:
     match event:
         case TaskSubmitted():
             steps = tuple(StepRecord(id=step.id) for step in event.steps)
-            return change(state, submitted=event, steps=steps)
+            return change(state, submitted=event, plan=event.steps, steps=steps)
         case StepStarted():
             return stepping.started(state, event)
         case DecisionMade():

@@ -35,7 +35,7 @@ class Steps:
         """When a step that starts now is over; the running one by default."""
         if not step and self._task.state.step is not None:
             step = self._task.state.step.id
-        for plan in self._task.state.task.steps:
+        for plan in self._task.state.plan:
             if plan.id == step and plan.timeout is not None:
                 return self._task.house.now() + plan.timeout
         return None

@@ -52,7 +52,8 @@ class Agent:
             output is then an instance of it.
         recovery: ``declare`` asks the model for a declaration after a crash, and for
             a word on where it stands before a pause for money; ``rules`` declares from
-            the record, and asks for neither.
+            the record, and asks for neither; so does ``person``, and the task pauses
+            until somebody who read that declaration resumes it.
         recall: add the tools `read_evidence` and `recall` to those given, so that the
             model can open again what left its requests. An agent without tools has
             nothing to open.
@@ -86,7 +87,7 @@ class Agent:
         plan: Plan | Sequence[Step] | None = None,
         accept: Accept | None = None,
         output: type[msgspec.Struct] | None = None,
-        recovery: Literal["declare", "rules"] = "declare",
+        recovery: Literal["declare", "rules", "person"] = "declare",
         max_rounds: int | None = None,
         price: Price | None = None,
         recall: bool = True,
@@ -141,10 +142,10 @@ class Agent:
                 f"agent {self.name!r}: accept={self.accept!r} is no function; give one "
                 "of the result and a View"
             )
-        if self.recovery not in ("declare", "rules"):
+        if self.recovery not in ("declare", "rules", "person"):
             raise Misuse(
-                f"agent {self.name!r}: recovery={self.recovery!r} is not 'declare' or "
-                "'rules'; choose one of them"
+                f"agent {self.name!r}: recovery={self.recovery!r} is not 'declare', "
+                "'rules' or 'person'; choose one of them"
             )
         if self.output is not None and not (
             isinstance(self.output, type) and issubclass(self.output, msgspec.Struct)

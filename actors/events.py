@@ -568,13 +568,17 @@ class EffectsVerified(Event, frozen=True, kw_only=True):
     decided: dict[str, str]
 
 
-class RecoveryDeclared(Event, frozen=True, kw_only=True):
-    """Recovery, step 4: the declaration, and what the rules said of it (B35)."""
+class RecoveryDeclared(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """Recovery, step 4: the declaration, and what the rules said of it (B35).
+
+    `who` confirmed it, where it was ``by`` a person.
+    """
 
     accepted: bool
-    by: Literal["model", "rules"]
+    by: Literal["model", "rules", "person"]
     declaration: str
     why: str
+    who: str = ""
 
 
 class TaskClosing(Event, frozen=True, kw_only=True):

@@ -94,13 +94,18 @@ class PauseState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the pipeline of recovery stands; `declares` is its open model call."""
+    """Where the pipeline of recovery stands; `declares` is its open model call.
+
+    `asked` is the declaration that a person was shown, `confirmed` who passed it.
+    """
 
     number: int
     stage: Literal["loaded", "rebuilt", "verified"] = "loaded"
     declares: int = 0
     refused: int = 0
     why: str = ""
+    asked: str = ""
+    confirmed: str = ""
 
 
 class Shortage(msgspec.Struct, frozen=True, kw_only=True):

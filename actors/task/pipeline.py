@@ -32,7 +32,16 @@ from ..ledger.entry import Entry
 from ..names import ledger
 from ..protocol import Performed, Recall, Verified, Verify
 from .attempt import attempt_of
-from .recovery import check_declaration, declaration_of, left_out, operations
+from .commands import Declare, StopFor
+from .recoveries import CONFIRM
+from .recovery import (
+    SAID_LIMIT,
+    check_declaration,
+    declaration_of,
+    for_person,
+    left_out,
+    operations,
+)
 from .state import Op
 
 if TYPE_CHECKING:
@@ -145,6 +154,9 @@ class Pipeline:
             text = msgspec.json.encode(declaration_of(task.state)).decode()
             self._declared(text, "rules")
             return
+        if task.agent.recovery == "person":
+            self._ask_a_person()
+            return
         asked = task.state.ops.get(recovery.declares)
         if asked is not None and asked.op in task.operations.exchanges.replies:
             reply = task.operations.exchanges.replies.pop(asked.op)
@@ -161,12 +173,33 @@ class Pipeline:
             )
         )
 
-    def _declared(self, text: str, by: Any) -> None:
+    def _ask_a_person(self) -> None:
+        """Pause with the record's declaration, until somebody has passed that very one.
+
+        What was passed while the record went on (an effect was resolved) is not this
+        one: it is shown anew.
+        """
+        task = self._task
+        recovery = task.state.recovery
+        assert recovery is not None
+        shown = for_person(task.state)
+        if recovery.confirmed and recovery.asked == shown:
+            text = msgspec.json.encode(declaration_of(task.state)).decode()
+            self._declared(text, "person", recovery.confirmed)
+            return
+        task.under_way.discard(Declare(recovery.refused))
+        task.parting.stop_for(StopFor(CONFIRM, shown, "resume, or cancel"))
+
+    def _declared(self, text: str, by: Any, who: str = "") -> None:
         wrong = check_declaration(self._task.state, text)
         hit("recovery.declare")
         self._task.append(
             RecoveryDeclared(
-                accepted=not wrong, by=by, declaration=text[:2_000], why=wrong
+                accepted=not wrong,
+                by=by,
+                declaration=text[:SAID_LIMIT],
+                why=wrong,
+                who=who,
             )
         )
         hit("recovery.declared")

@@ -8,13 +8,21 @@ import msgspec
 
 from ..context.blocks import Window
 from ..context.facts import found_after
-from ..events import ContextRebuilt, Event, RecoveryDeclared, RecoveryLoaded
+from ..events import (
+    ContextRebuilt,
+    Event,
+    RecoveryDeclared,
+    RecoveryLoaded,
+    TaskPaused,
+)
 from .parts import Recovery
 
 if TYPE_CHECKING:
     from .state import TaskState
 
-__all__ = ["declared", "recovering"]
+__all__ = ["CONFIRM", "asked", "declared", "recovering", "resumed"]
+
+CONFIRM = "recovery"  # the reason of a pause until a person passes a declaration
 
 
 def recovering(state: TaskState, event: Event) -> TaskState:
@@ -23,10 +31,15 @@ def recovering(state: TaskState, event: Event) -> TaskState:
     recovery = state.recovery
     match event:
         case RecoveryLoaded(number=number):
-            open_declare = recovery.declares if recovery is not None else 0
+            before = recovery or Recovery(number=number)
             return change(
                 state,
-                recovery=Recovery(number=number, declares=open_declare),
+                recovery=Recovery(
+                    number=number,
+                    declares=before.declares,
+                    asked=before.asked,
+                    confirmed=before.confirmed,
+                ),
                 recoveries=number,
                 progressed=False,
             )
@@ -49,3 +62,18 @@ def declared(state: TaskState, event: RecoveryDeclared) -> TaskState:
         state.recovery, declares=0, refused=state.recovery.refused + 1, why=event.why
     )
     return msgspec.structs.replace(state, recovery=recovery)
+
+
+def asked(recovery: Recovery | None, event: TaskPaused) -> Recovery | None:
+    """A person is shown the declaration, where that is what the task pauses for."""
+    if recovery is None or event.reason != CONFIRM:
+        return recovery
+    return msgspec.structs.replace(recovery, asked=event.detail, confirmed="")
+
+
+def resumed(recovery: Recovery | None, by: str) -> Recovery | None:
+    """Whoever resumes passes what was shown, and gives refused declarations back."""
+    if recovery is None:
+        return None
+    confirmed = by if recovery.asked else ""
+    return msgspec.structs.replace(recovery, refused=0, confirmed=confirmed)

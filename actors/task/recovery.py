@@ -14,6 +14,7 @@ from ..context.facts import Finding, finding_of_result, finding_of_words
 from ..context.measure import canonical
 from ..context.render import FactView, OperationView, StepView, TaskView
 from ..context.summary import render_summary
+from ..events import CallModel, CallTool
 from ..evidence import evidence_id, source_of
 from ..ledger.entry import Entry
 from ..model import ModelReply
@@ -24,11 +25,13 @@ from .state import TaskState
 from .values import is_portable
 
 __all__ = [
+    "SAID_LIMIT",
     "Declaration",
     "check_declaration",
     "declaration_of",
     "exchange",
     "exchanges",
+    "for_person",
     "is_aside",
     "left_out",
     "operations",
@@ -36,6 +39,7 @@ __all__ = [
     "view_of",
 ]
 
+SAID_LIMIT = 2_000  # characters of a declaration that are kept
 FACT_LIMIT = 4_000  # characters of one result in a request
 FACTS_LIMIT = 8_000  # characters of all operations together; the oldest go first
 FACT_FRAME = 120  # characters around one operation
@@ -69,6 +73,21 @@ def declaration_of(state: TaskState) -> Declaration:
         next=_next_step(state),
         uncertain=tuple(f"op{op.op}#{op.attempt}" for op in _unsure(state)),
     )
+
+
+def for_person(state: TaskState) -> str:
+    """The record's declaration as a person reads it, who is to pass it (B80)."""
+    record = declaration_of(state)
+    unsure = [f"op{op.op}#{op.attempt} ({_called(op.action)})" for op in _unsure(state)]
+    text = (
+        f"done: {', '.join(record.done) or 'nothing'}; next: {record.next or 'the end'}"
+        f"; uncertain: {', '.join(unsure) or 'nothing'}"
+    )
+    return text[:SAID_LIMIT]
+
+
+def _called(action: CallModel | CallTool) -> str:
+    return action.tool if isinstance(action, CallTool) else "model"
 
 
 def check_declaration(state: TaskState, text: str) -> str:

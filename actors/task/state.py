@@ -178,7 +178,9 @@ def apply(state: TaskState, event: Event) -> TaskState:
                 epoch=event.epoch,
             )
             failures = paused(state.failures, step, event)
-            return change(state, status="paused", pause=pause, failures=failures)
+            recovery = recoveries.asked(state.recovery, event)
+            state = change(state, failures=failures, recovery=recovery)
+            return change(state, status="paused", pause=pause)
         case TaskResumed():
             return stepping.resumed(state, event)
         case ApprovalAsked() | ApprovalExpired() | RejectionRepeated():

@@ -18,7 +18,7 @@ from ..events import (
     Undoes,
 )
 from ..guard.ladder import GuardState
-from . import gates, summarised
+from . import gates, recoveries, summarised
 from .failures import blocked
 from .observing import noted
 from .parts import Op, Shortage
@@ -33,7 +33,6 @@ def resumed(state: TaskState, event: TaskResumed) -> TaskState:
     """Whoever resumes gives every count of retries back, and the step its time."""
     change = msgspec.structs.replace
     state = change(state, shortage=None)
-    recovery = state.recovery
     deadline = event.deadline
     if event.anew:
         summary = change(state.summary, failures=0)
@@ -61,7 +60,7 @@ def resumed(state: TaskState, event: TaskResumed) -> TaskState:
             else step
             for step in state.steps
         ),
-        recovery=None if recovery is None else change(recovery, refused=0),
+        recovery=recoveries.resumed(state.recovery, event.by),
     )
 
 

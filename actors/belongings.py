@@ -21,6 +21,8 @@ from .names import (
     FACTS,
     FACTS_PAST,
     KEYS,
+    QUESTION_ANSWERS,
+    QUESTIONS,
     TIMER_ROWS,
     UNDOS,
     VERDICTS,
@@ -28,7 +30,7 @@ from .names import (
 
 __all__ = ["named_by", "rows_under"]
 
-_NAMING = ("TaskSubmitted", "ApprovalAsked", "EffectRegistered")
+_NAMING = ("TaskSubmitted", "ApprovalAsked", "QuestionAsked", "EffectRegistered")
 _UNDER = (
     (TIMER_ROWS, "/"),
     (DOUBTS, ":"),
@@ -59,5 +61,8 @@ def named_by(record: Record) -> Iterator[tuple[str, str]]:
         case "ApprovalAsked":
             yield APPROVALS, body.get("approval", "")
             yield APPROVAL_ANSWERS, body.get("approval", "")
+        case "QuestionAsked":
+            yield QUESTIONS, body.get("question", "")
+            yield QUESTION_ANSWERS, body.get("question", "")
         case "EffectRegistered" if body.get("named"):
             yield CALLER_KEYS, body.get("key", "")

@@ -61,6 +61,10 @@ __all__ = [
     "ProgressMade",
     "ProgressSeen",
     "Purpose",
+    "QuestionAnswered",
+    "QuestionAsked",
+    "QuestionExpired",
+    "QuestionTaken",
     "QueueReopened",
     "RecoveriesForgiven",
     "RecoveryBegan",
@@ -473,6 +477,38 @@ class RejectionRepeated(Event, frozen=True, kw_only=True):
     rejected: str
 
 
+class QuestionAsked(Event, frozen=True, kw_only=True):
+    """Somebody is to answer: operation `op`, or with `about` the task itself, waits.
+
+    `number` counts the task's questions. With `choices` only one of them is an answer.
+    `at` is the second since the epoch, as is `expires`: nobody may answer from then on.
+    """
+
+    question: str
+    number: int
+    text: str
+    choices: tuple[str, ...] = ()
+    op: int = 0
+    about: str = ""
+    at: float = 0.0
+    expires: float | None = None
+
+
+class QuestionTaken(Event, frozen=True, kw_only=True):
+    """The task knows the answer, who gave it, and at which second since the epoch."""
+
+    question: str
+    answer: str
+    by: str
+    at: float
+
+
+class QuestionExpired(Event, frozen=True, kw_only=True):
+    """The time of a question is over, and nobody answered: its call has failed."""
+
+    question: str
+
+
 class TimerSet(Event, frozen=True, kw_only=True):
     """Operation `op` waits until second `at` since the epoch."""
 
@@ -664,13 +700,15 @@ class EffectRecorded(Event, frozen=True, kw_only=True):
     `result` is the text of a tool's result or error, or the JSON of a model's reply;
     over 16 KiB it is a blob, `blob` its digest and `result` its first 1,000 characters.
     `beside` is what a sub-task used by books other than `spent`, `who` the person that
-    said so, where one did.
+    said so, where one did; of an answer to a question, `said_at` says at which second.
     """
 
     op: int
     attempt: int
     status: Literal["completed", "failed", "unknown"]
-    by: Literal["run", "record", "probe", "recovery", "door", "person", "subtask"]
+    by: Literal[
+        "run", "record", "probe", "recovery", "door", "person", "subtask", "answer"
+    ]
     result: str = ""
     blob: str = ""
     error: str = ""
@@ -679,6 +717,7 @@ class EffectRecorded(Event, frozen=True, kw_only=True):
     anchors: dict[str, Anchor] = msgspec.field(default_factory=dict)
     beside: dict[str, Amounts] = msgspec.field(default_factory=dict)
     who: str = ""
+    said_at: float = 0.0
 
 
 class EffectProbed(Event, frozen=True, kw_only=True):
@@ -952,6 +991,19 @@ class ApprovalAnswered(Event, frozen=True, kw_only=True):
     arguments: str = ""
 
 
+class QuestionAnswered(Event, frozen=True, kw_only=True):
+    """Somebody answered a question; its task takes the answer when it next runs.
+
+    `at` is the second since the epoch.
+    """
+
+    question: str
+    task: str
+    answer: str
+    by: str
+    at: float
+
+
 class EffectResolved(Event, frozen=True, kw_only=True):
     """Somebody said whether an unknown effect happened; its ledger takes that up.
 
@@ -1017,6 +1069,9 @@ EVENTS: tuple[type[Event], ...] = (
     ApprovalExpired,
     ApprovalTaken,
     RejectionRepeated,
+    QuestionAsked,
+    QuestionTaken,
+    QuestionExpired,
     TimerSet,
     TimerFired,
     SlotDeferred,
@@ -1060,6 +1115,7 @@ EVENTS: tuple[type[Event], ...] = (
     TaskPassivated,
     TaskParked,
     ApprovalAnswered,
+    QuestionAnswered,
     EffectResolved,
     CommandApplied,
     TaskLeft,

@@ -16,6 +16,8 @@ __all__ = [
     "KEYS",
     "MEMORY",
     "POOL",
+    "QUESTIONS",
+    "QUESTION_ANSWERS",
     "ROOT",
     "SERVICES",
     "TASKS",
@@ -53,6 +55,8 @@ EVIDENCE = "evidence"  # where the result of each closed operation is recorded
 FACTS = "fact"  # what is known now, by scope, layer, and a digest of subject and key
 FACTS_PAST = "fact_past"  # what is over, likewise, and by its id
 FACT_REQUESTS = "fact_request"  # the answers to those who had a fact kept, by request
+QUESTIONS = "question"  # what tasks ask people, by the question's id
+QUESTION_ANSWERS = "question_answer"  # what people said
 UNDOS = "undo"  # completed effects that can be taken back, by task and place
 VERDICTS = "verdict"  # what a person said of such an effect
 KEYS = "key"  # the caller's key of a submission -> the task's id

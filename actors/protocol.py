@@ -65,6 +65,7 @@ __all__ = [
     "Recalled",
     "Remind",
     "Replied",
+    "Reply",
     "Reserve",
     "ReserveReply",
     "Resolve",
@@ -138,6 +139,17 @@ class Answer(Asked, frozen=True, kw_only=True):
     why: str = ""
     tool: str = ""
     arguments: str = ""
+
+
+class Reply(Asked, frozen=True, kw_only=True):
+    """Answer a question.
+
+    Answered with whether it was open; fails with Misuse where the task has no such
+    question, or this is none of its choices.
+    """
+
+    question: str
+    text: str
 
 
 class Resolve(Asked, frozen=True, kw_only=True):
@@ -486,11 +498,16 @@ class Closed(Message, frozen=True, kw_only=True):
 
 
 class Given(Message, frozen=True, kw_only=True):
-    """The result of a sub-task, and what of it its parent pays."""
+    """The result of a sub-task, and what of it its parent pays; or a person's answer.
+
+    That is of somebody, `who`, at a second since the epoch.
+    """
 
     status: Literal["completed", "failed"]
     text: str
     books: Books
+    who: str = ""
+    said_at: float = 0.0
 
 
 class Perform(Message, frozen=True, kw_only=True):
@@ -499,9 +516,10 @@ class Perform(Message, frozen=True, kw_only=True):
     `approval` is the approval of this very call, of use before second `expires`, with
     so many `earlier` ones; `edited` says who made this call of the model's; `rejected`
     who refused it, and why; `limited` names the limit that it is beyond; `given` is how
-    the sub-task ended that this call was; failures of operations before `since` are
-    forgiven; `undoes` is the effect that it takes back. With `start_by` it has a slot
-    of its service, and is not begun after that second. `rules` bind it.
+    the sub-task ended that this call was, or a person's answer; failures of operations
+    before `since` are forgiven; `undoes` is the effect that it takes back. With
+    `start_by` it has a slot of its service, and is not begun after that second. `rules`
+    bind it.
     """
 
     op: int
@@ -539,6 +557,7 @@ class Replied(Message, frozen=True, kw_only=True):
     anchors: dict[str, Anchor]
     by: str
     edited: str = ""
+    who: str = ""
     retry_at: float = 0.0
 
 

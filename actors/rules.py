@@ -135,7 +135,7 @@ def said(constraints: Sequence[str], rules: Iterable[Rule]) -> tuple[str, ...]:
 
 def refusal(rules: Iterable[Rule], tool: Tool, values: Mapping[str, Any]) -> str:
     """Why a call must not be made, or nothing. `values` are its parsed arguments."""
-    acts = not (tool.inside or tool.claims or tool.delegates or tool.rests)
+    acts = not (tool.inside or tool.claims or tool.delegates or tool.rests or tool.asks)
     meant = [rule for rule in rules if _means(rule, tool.name, acts=acts)]
     if not meant:
         return ""

@@ -145,6 +145,7 @@ class Tool:
         self.expires = expires
         self.rests: Callable[[dict[str, Any]], float] | None = None
         self.delegates = False
+        self.asks = False  # a person's answer is its result
         self.claims = False  # what it anchors is the model's word
         self.inside = False  # answered by the memory service, not by its function
         self.isolate = isolate

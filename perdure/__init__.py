@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .actors.acceptance import View
 from .actors.agent import Agent
+from .actors.asking import ask, ask_within
 from .actors.baseline import Baseline
 from .actors.budget.account import Budget
 from .actors.builtin import anchor, remember
@@ -72,6 +73,8 @@ __all__ = [
     "Vectors",
     "View",
     "anchor",
+    "ask",
+    "ask_within",
     "delegate",
     "remember",
     "sleep",

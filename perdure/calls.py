@@ -23,13 +23,12 @@ from .actors.protocol import (
     Resume,
     WakeAgain,
 )
-from .actors.storable import is_storable
 from .actors.task.rows import TaskRow
 from .errors import Misuse, StoreRefused, TaskNotFound
 from .handle import Handle
 from .memory import Memory
+from .people import PeopleCalls, check_words
 from .reading import Reading
-from .recalling import Recalling
 from .result import ENDED, STOPPED, Result, Until, ending, result_of
 from .storage.reader import Reader
 from .supervision.promise import Promise
@@ -43,11 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["TaskCalls"]
 
 LOOK_AGAIN = 1.0  # seconds until a waiter looks again at a store that did not answer
-LONGEST = 2_000  # characters of who answers an approval, and why
 CANCELLED = ENDED | {"parked"}  # where a cancelled task ends, or can get no further
 
 
-class TaskCalls(Recalling):
+class TaskCalls(PeopleCalls):
     """The half of a `Runtime` that answers callers, on any thread or loop."""
 
     _agents: Mapping[str, Agent]
@@ -276,7 +274,7 @@ class TaskCalls(Recalling):
 
         call = "approve" if approved else "reject"
         self.refuse_in_loop(call, f"`await handle.a{call}(...)`")
-        _check_words(call, by=by, why=why, tool=tool or "")
+        check_words(call, by=by, why=why, tool=tool or "")
         instead = views_approvals.call_instead(arguments, tool)
         self.row(task)
         done: bool = self._ask(
@@ -332,7 +330,7 @@ class TaskCalls(Recalling):
         from . import views_effects
 
         self.refuse_in_loop("resolve", "`await runtime.aresolve(...)`")
-        _check_words("resolve", by=by)
+        check_words("resolve", by=by)
         if not isinstance(happened, bool):
             raise Misuse(f"resolve: happened={happened!r} must be True or False")
         if result is not None and not happened:
@@ -364,16 +362,10 @@ class TaskCalls(Recalling):
         return await asyncio.to_thread(self.resolve, effect, **options)
 
 
-def _check_words(call: str, **words: object) -> None:
-    for name, value in words.items():
-        if not isinstance(value, str) or len(value) > LONGEST or not is_storable(value):
-            raise Misuse(f"{call}: {name} must be text of at most {LONGEST} characters")
-
-
 def _is_asked(reader: Reader, task: str) -> bool:
-    """Whether a command for this task, or one for any approval, has no answer yet."""
+    """Whether a command for this task, or one for what any asks, has no answer yet."""
     return any(
-        one.subject == task or one.kind in ("approve", "reject")
+        one.subject == task or one.kind in ("approve", "reject", "answer")
         for one in reader.commands()
     )
 

@@ -23,6 +23,8 @@ commands:
   reject APPROVAL_ID [--why TEXT]
                 answer a call that waits for a person, see show; with arguments it
                 becomes another call; to reject takes an approval back
+  answer QUESTION_ID ANSWER
+                answer what a task asks, see show: a choice, its number, or text
   resolve EFFECT --happened [--result JSON] | --did-not-happen
                 say whether an effect happened whose outcome is unknown
   facts         what is known beyond one task: --scope global, group:NAME or
@@ -42,9 +44,9 @@ ps, show, effects, log, request, recall, spend, facts and export only read: they
 while a runtime runs, after it was killed, and on a store at rest. ID may be the
 beginning of an id, if no other task's id begins like it.
 
-cancel, resume, extend, limit, approve, reject, resolve, know, confirm, drop and erase
-are kept in the store and applied by the runtime that has it open, else by the next one.
-They wait --timeout seconds (5) for its answer.
+cancel, resume, extend, limit, approve, reject, answer, resolve, know, confirm, drop
+and erase are kept in the store and applied by the runtime that has it open, else by the
+next one. They wait --timeout seconds (5) for its answer.
 
 The store is --store PATH, else PERDURE_STORE, else ./tasks.db. With --json the last
 line of stdout is one JSON value.
@@ -112,6 +114,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
         ".cli_ask",
         "Refuse a call that waits for a person, even if it is approved.",
     ),
+    "answer": (".cli_people", "Answer what a task asks."),
     "resolve": (
         ".cli_ask",
         "Say whether an effect happened whose outcome is unknown.",

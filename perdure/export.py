@@ -59,8 +59,9 @@ def export_task(reader: Reader, task: str) -> Iterator[dict[str, Any]]:
             keys.update(dict.fromkeys(named_by(record)))
     keys.update(dict.fromkeys(rows_under(reader, task)))
     yield from _rows(reader, sorted(keys))
-    approvals = [key for space, key in keys if space == names.APPROVALS]
-    yield from _commands(reader, [task, *approvals])
+    spaces = names.APPROVALS, names.QUESTIONS
+    asked = [key for space, key in keys if space in spaces]
+    yield from _commands(reader, [task, *asked])
 
 
 def export_subject(reader: Reader, subject: str) -> Iterator[dict[str, Any]]:

@@ -150,6 +150,23 @@ class Handle:
         """`reject` for event loops."""
         return await asyncio.to_thread(self.reject, approval, by, why)
 
+    def answer(self, question: str, text: str, by: str = "operator") -> bool:
+        """Answer a question of the task; the text is the result of the call that asks.
+
+        Args:
+            question: its id, from `runtime.questions()`.
+            text: the answer; one of the choices, word for word, where it has some.
+            by: who says so; the model is told.
+
+        False where it was answered before, expired, or is no longer wanted. Raises
+        Misuse where the task has no such question, and for what is none of its choices.
+        """
+        return self._runtime.reply(self.id, question, text, by)
+
+    async def aanswer(self, question: str, text: str, by: str = "operator") -> bool:
+        """`answer` for event loops."""
+        return await asyncio.to_thread(self._runtime.reply, self.id, question, text, by)
+
     def extend(self, budget: Budget) -> None:
         """Add to the limits of the task's budget; a task paused for money goes on.
 

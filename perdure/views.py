@@ -29,6 +29,7 @@ from .storage.errors import Undecodable
 from .storage.reader import Reader
 from .storage.records import Record
 from .views_approvals import Approval, approvals_of
+from .views_questions import Question, questions_of
 
 __all__ = [
     "RecoveryLine",
@@ -122,6 +123,7 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
     budget: dict[str, dict[str, Any]]
     recoveries: tuple[RecoveryLine, ...]
     approvals: tuple[Approval, ...] = ()
+    questions: tuple[Question, ...] = ()
     said: str = ""
     parent: str = ""
     subtasks: tuple[str, ...] = ()
@@ -213,6 +215,7 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
         budget=_budget(submitted.budget, books),
         recoveries=_recoveries(history + whole(reader, f"task/{task}/recovery")),
         approvals=tuple(approvals_of(reader, task)),
+        questions=tuple(questions_of(reader, task)),
         said=_said(state, history),
         parent=submitted.parent,
         subtasks=tuple(

@@ -54,9 +54,9 @@ def tasks_text(tasks: Sequence[TaskLine]) -> Iterator[str]:
                 one.agent,
                 one.status,
                 f"{one.steps_done}/{one.steps_total}",
-                _short(one.reason, REASON),
-                _short(one.ends_with, REASON),
-                _short(one.goal, GOAL),
+                short(one.reason, REASON),
+                short(one.ends_with, REASON),
+                short(one.goal, GOAL),
             )
             for one in tasks
         ),
@@ -73,12 +73,12 @@ def facts_text(facts: Sequence[FactLine]) -> Iterator[str]:
         (
             (
                 one.id,
-                _short(one.scope, REASON),
-                _short(one.subject, REASON),
-                _short(one.key, REASON),
-                _short(_value(one.value), GOAL),
+                short(one.scope, REASON),
+                short(one.subject, REASON),
+                short(one.key, REASON),
+                short(value_text(one.value), GOAL),
                 one.how or ("core fact" if one.core else one.status),
-                _short(one.evidence, GOAL),
+                short(one.evidence, GOAL),
             )
             for one in facts
         ),
@@ -87,12 +87,14 @@ def facts_text(facts: Sequence[FactLine]) -> Iterator[str]:
 
 def sheet_text(sheet: TaskSheet) -> Iterator[str]:
     """All about one task."""
+    from .views_waiting import waiting_text
+
     yield from _pairs(
         ("task", sheet.task),
         ("agent", sheet.agent),
         ("sub-task of", sheet.parent),
         ("sub-tasks", "\n".join(sheet.subtasks)),
-        ("submitted", _time(sheet.at)),
+        ("submitted", time_text(sheet.at)),
         ("status", sheet.status),
         ("reason", sheet.reason),
         ("detail", "" if sheet.detail == sheet.reason else sheet.detail),
@@ -102,11 +104,11 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
         ("key", sheet.key or ""),
         ("group", sheet.group),
         ("priority", str(sheet.priority or "")),
-        ("deadline", "" if sheet.deadline is None else _time(sheet.deadline)),
+        ("deadline", "" if sheet.deadline is None else time_text(sheet.deadline)),
         ("goal", sheet.goal),
         ("constraints", "\n".join(sheet.constraints)),
-        ("inputs", _value(sheet.inputs) if sheet.inputs else ""),
-        ("output", "" if sheet.output is None else _value(sheet.output)),
+        ("inputs", value_text(sheet.inputs) if sheet.inputs else ""),
+        ("output", "" if sheet.output is None else value_text(sheet.output)),
     )
     yield ""
     yield from table(
@@ -117,8 +119,8 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
                 one.status,
                 str(one.attempt),
                 f"{one.iterations}/{one.max_iterations}",
-                _short(
-                    one.reason if one.result is None else _value(one.result), RESULT
+                short(
+                    one.reason if one.result is None else value_text(one.result), RESULT
                 ),
             )
             for one in sheet.steps
@@ -126,24 +128,7 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
     )
     yield ""
     yield from _books(sheet)
-    if sheet.approvals:
-        yield ""
-        yield from table(
-            ("APPROVAL", "OP", "TOOL", "STATUS", "ASKED", "EXPIRES", "BY", "ARGUMENTS"),
-            (
-                (
-                    one.approval,
-                    str(one.op),
-                    _short(one.tool, REASON),
-                    one.status,
-                    _time(one.at),
-                    "-" if one.expires is None else _time(one.expires),
-                    _short(one.by, REASON) or "-",
-                    _value(one.arguments),  # whole: it is what is approved
-                )
-                for one in sheet.approvals
-            ),
-        )
+    yield from waiting_text(sheet)
     yield ""
     yield f"recoveries: {len(sheet.recoveries)}"
     yield from map(_recovery, sheet.recoveries)
@@ -171,12 +156,12 @@ def effects_text(effects: Sequence[EffectLine]) -> Iterator[str]:
                 one.id,
                 str(one.attempt),
                 one.step,
-                _short(one.tool, REASON),
+                short(one.tool, REASON),
                 one.effect,
-                _time(one.since),
+                time_text(one.since),
                 _history(one),
                 one.request_id,
-                _short(one.arguments, ARGUMENTS),
+                short(one.arguments, ARGUMENTS),
             )
             for one in effects
         ),
@@ -186,11 +171,13 @@ def effects_text(effects: Sequence[EffectLine]) -> Iterator[str]:
 def log_line(event: Mapping[str, Any]) -> str:
     """One event of a task's log: seq, time, name, and the other fields."""
     fields = " ".join(
-        f"{name}={_short(_value(value), FIELD)}"
+        f"{name}={short(value_text(value), FIELD)}"
         for name, value in event.items()
         if name not in ("event", "seq", "at", "task")
     )
-    return f"{event['seq']:>6}  {_time(event['at'])}  {event['event']:<24}  {fields}"
+    return (
+        f"{event['seq']:>6}  {time_text(event['at'])}  {event['event']:<24}  {fields}"
+    )
 
 
 def spend_text(spend: Spend) -> Iterator[str]:
@@ -225,7 +212,7 @@ def spend_text(spend: Spend) -> Iterator[str]:
 
 def _estimate_row(one: Estimate) -> tuple[str, ...]:
     return (
-        _short(one.name, REASON),
+        short(one.name, REASON),
         str(one.samples),
         "?" if one.seconds is None else f"{one.seconds:g}",
         "" if one.input is None else f"x {one.input:g}",
@@ -239,7 +226,7 @@ def _spend_row(line: SpendLine) -> tuple[str, ...]:
         cost = f"{cost} + ?" if cost else "?"
     amounts = ("model_calls", "tool_calls", "input_tokens", "output_tokens")
     return (
-        _short(line.name, REASON),
+        short(line.name, REASON),
         line.book,
         str(line.attempts),
         str(line.retries),
@@ -260,7 +247,7 @@ def result_text(result: Result) -> Iterator[str]:
         ("ends with", result.ends_with),
         ("steps", f"{done}/{len(result.steps)}"),
         ("spent", _amounts(result.spent)),
-        ("output", "" if result.output is None else _value(result.output)),
+        ("output", "" if result.output is None else value_text(result.output)),
     )
 
 
@@ -278,14 +265,14 @@ def _history(effect: EffectLine) -> str:
         for change in effect.history
     ]
     if effect.probes and effect.status == "unknown":
-        changes.append(f"probed: {_short(effect.probes[-1].answer, REASON)}")
+        changes.append(f"probed: {short(effect.probes[-1].answer, REASON)}")
     if effect.undoes:
         changes[0] = f"{changes[0]}, to undo {effect.undoes}"
     return " -> ".join(changes)
 
 
 def _recovery(one: RecoveryLine) -> str:
-    parts = [f"  {_time(one.at)}", _short(one.cause, RESULT)]
+    parts = [f"  {time_text(one.at)}", short(one.cause, RESULT)]
     if one.actor:
         parts.append(f"of {one.actor}")
     if one.number is not None:
@@ -308,7 +295,7 @@ def hit_lines(hits: Sequence[Hit]) -> Iterator[str]:
         about = hit.evidence and f"{hit.task}:{hit.evidence[2:]}"
         step = f"step {hit.step}" if hit.step else ""
         head = (about or hit.task, hit.tool or hit.kind, hit.outcome, step)
-        yield "  ".join((*map(tame, filter(None, head)), _time(hit.at)))
+        yield "  ".join((*map(tame, filter(None, head)), time_text(hit.at)))
         yield f"    {tame(hit.snippet)}"
 
 
@@ -384,7 +371,7 @@ def _width(text: str) -> int:
     )
 
 
-def _short(text: str, limit: int) -> str:
+def short(text: str, limit: int) -> str:
     """A text on one line, cut to `limit` characters."""
     line = tame(" ".join(text.split()))
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
@@ -400,13 +387,13 @@ def tame(text: str) -> str:
     )
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
 
 
-def _time(at: float) -> str:
+def time_text(at: float) -> str:
     """A second since the epoch, in UTC."""
     moment = datetime.fromtimestamp(at, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -34,6 +34,7 @@ from ..protocol import (
     Order,
     Pause,
     Progressed,
+    Reply,
     Resolve,
     Resume,
     Stopped,
@@ -49,6 +50,7 @@ from .commands import Commands
 from .erasing import Erasing
 from .gate import Gate
 from .isolation import Isolation
+from .questions import Questions
 from .queue import QueueState, apply, due
 from .verdicts import Verdicts
 
@@ -83,6 +85,7 @@ class Admission(Durable[QueueState]):
         self.requests = Requests(self)
         self.callers = Callers(self)
         self.answers = Answers(self)
+        self.questions = Questions(self)
         self.activation = Activation(self, family_of)
         self.commands = Commands(self)
         self.verdicts = Verdicts(self)
@@ -158,6 +161,8 @@ class Admission(Durable[QueueState]):
                 self.callers.wake_again(message)
             case Answer():
                 self.answers.answer(message)
+            case Reply():
+                self.questions.reply(message)
             case Resolve():
                 self.verdicts.resolve(message)
             case Erase():

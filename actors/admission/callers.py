@@ -16,6 +16,7 @@ from ..events import (
     ApprovalAnswered,
     EffectResolved,
     Event,
+    QuestionAnswered,
     TaskLeft,
     TaskQueued,
     TaskWoken,
@@ -29,6 +30,7 @@ from ..protocol import (
     Order,
     Queued,
     Remind,
+    Reply,
     Resolve,
     Resume,
     Submit,
@@ -41,6 +43,7 @@ from ..task.rows import (
     TaskRow,
     answer_of,
     queued_row,
+    said_of,
     task_row,
     timer_row,
 )
@@ -222,9 +225,15 @@ class Callers:
         """Somebody answered an approval; its task looks, now or when it stops."""
         self._wake_again(message, row, said, event, rows=[answer_of(event)])
 
+    def wake_replied(
+        self, message: Reply, row: TaskRow, event: QuestionAnswered
+    ) -> None:
+        """Somebody answered a question; its task looks, now or when it stops."""
+        self._wake_again(message, row, "answered", event, rows=[said_of(event)])
+
     def _wake_again(
         self,
-        message: WakeAgain | Answer | Resolve,
+        message: WakeAgain | Answer | Reply | Resolve,
         row: TaskRow,
         said: str,
         *events: Event,
@@ -366,6 +375,8 @@ def _kind(message: Asked) -> str:
             return "extend"
         case Answer(approved=approved, arguments=instead):
             return "approve" if approved or instead else "reject"
+        case Reply():
+            return "answer"
         case Resolve():
             return "resolve"
         case _:

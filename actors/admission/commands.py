@@ -29,6 +29,7 @@ from ..protocol import (
     Erase,
     EraseFacts,
     FactChanged,
+    Reply,
     Resolve,
     Resume,
     WakeAgain,
@@ -49,7 +50,8 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     `amounts` is for `extend` and `limit`; for `resolve` it names an attempt of an
     operation, and says whether it `happened` and what text it gave; for `approve` JSON
     `arguments`, with a `tool` or without, are the call that is to be made instead;
-    `compensate` is for `cancel`, `fact` for `know`, `about` for `erase`: a subject.
+    `compensate` is for `cancel`, `fact` for `know`, `about` for `erase`: a subject;
+    `text` is for `answer`.
     """
 
     by: str = "somebody"
@@ -64,6 +66,7 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     arguments: str = ""
     fact: Said | None = None
     about: str = ""
+    text: str = ""
 
 
 class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +138,15 @@ class Commands:
                     command=command.id,
                 )
                 self._admission.answers.answer(answer)
+            case "answer":
+                reply = Reply(
+                    task="",
+                    question=task,
+                    text=body.text,
+                    by=body.by,
+                    command=command.id,
+                )
+                self._admission.questions.reply(reply)
             case "resolve" if body.happened is not None:
                 resolve = Resolve(
                     task=task,

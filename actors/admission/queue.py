@@ -13,6 +13,7 @@ from ..events import (
     EffectResolved,
     Event,
     ProgressSeen,
+    QuestionAnswered,
     QueueReopened,
     TaskActivated,
     TaskErased,
@@ -204,7 +205,13 @@ def apply(state: QueueState, event: Event) -> QueueState:
             place = change(
                 state.tasks[task], where="parked", lacks_agent=ends_with == REGISTER
             )
-        case ApprovalAnswered() | EffectResolved() | CommandApplied() | TaskErased():
+        case (
+            ApprovalAnswered()
+            | QuestionAnswered()
+            | EffectResolved()
+            | CommandApplied()
+            | TaskErased()
+        ):
             return change(state, version=version)
         case TaskLeft(task=task):
             tasks = {name: one for name, one in state.tasks.items() if name != task}

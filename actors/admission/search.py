@@ -19,6 +19,7 @@ from ..events import (
     CommandApplied,
     EffectResolved,
     Event,
+    QuestionAnswered,
     TaskActivated,
     TaskErased,
     TaskParked,
@@ -26,7 +27,7 @@ from ..events import (
     TaskWoken,
 )
 from ..memory.wordless import commands_about, without_words
-from ..names import ADMISSION, APPROVALS, MEMORY, TASK_ROWS, family
+from ..names import ADMISSION, APPROVALS, MEMORY, QUESTIONS, TASK_ROWS, family
 from ..task.rows import ERASED, TaskRow
 
 __all__ = ["Search", "wordless"]
@@ -47,6 +48,8 @@ def wordless(event: Event) -> Event:
         case ApprovalAnswered():
             # The id of an approval is a digest of the arguments: those can be guessed.
             return change(event, approval="", by="", why="", tool="", arguments="")
+        case QuestionAnswered():
+            return change(event, answer="", by="")
         case EffectResolved():
             return change(event, by="", result="")
         case CommandApplied():
@@ -78,7 +81,7 @@ class Search:
         self._first: dict[str, Record] = {}  # by task
         self._others: list[Redaction] = []
         self._named: set[tuple[str, str]] = set()  # rows, by space and key
-        self._approvals: set[str] = set()
+        self._asked: set[str] = set()
         self._blobs: set[str] = set()
         self._searched = 0
         self._commands: list[str] = []
@@ -102,7 +105,7 @@ class Search:
             redactions=(*left, *self._others),
             blobs=tuple(sorted(self._blobs)),
             searched=self._searched,
-            subjects=(*names, *sorted(self._approvals)),
+            subjects=(*names, *sorted(self._asked)),
             answer=answer,
             but=but,
             commands=tuple(self._commands),
@@ -176,8 +179,8 @@ class Search:
         self._blobs |= digests_in([record.body])
         for space, key in named_by(record):
             self._named.add((space, key))
-            if space == APPROVALS:
-                self._approvals.add(key)
+            if space in (APPROVALS, QUESTIONS):
+                self._asked.add(key)
 
     def _search_queue(self, page: list[Record]) -> None:
         tasks = {row.task for row in self.tasks}

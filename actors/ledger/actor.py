@@ -312,6 +312,7 @@ class Ledger(Durable[LedgerState]):
             anchors=entry.anchors,
             by=entry.by,
             edited=entry.edited,
+            who=entry.who,
             retry_at=entry.retry_at,
         )
         wanted.reply_to.tell(Performed(outcome=replied, again=again, ask=ask))

@@ -98,7 +98,7 @@ class Door:
         if wanted.given is None and (gone := self._gone(wanted)):
             self.refuse(wanted, gone, by="recovery")  # so the task asks anew
             return
-        if tool.delegates:
+        if tool.delegates or tool.asks:
             assert wanted.given is not None
             self._give(wanted, tool, arguments, wanted.given)
             return
@@ -337,7 +337,7 @@ class Door:
         ledger.decide(ledger.state.entries[wanted.op])
 
     def _give(self, wanted: Perform, tool: Tool, arguments: str, given: Given) -> None:
-        """Record what a sub-task brought, and what of it is to be paid here."""
+        """Record what a sub-task or a person brought, and what is to be paid here."""
         ledger = self._ledger
         key = effect_key(
             ledger.task, wanted.step, tool.name, arguments, wanted.occurrence
@@ -352,12 +352,14 @@ class Door:
                 op=wanted.op,
                 attempt=wanted.attempt,
                 status=given.status,
-                by="subtask",
+                by="answer" if given.who else "subtask",
                 result=result if done else "",
                 blob=blob if done else "",
                 error="" if done else given.text,
                 usage=given.books.spent,
                 beside={book: used for book, used in beside.items() if used},
+                who=given.who,
+                said_at=given.said_at,
             ),
             blobs=blobs if done else (),
         )

@@ -79,6 +79,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     anchors: dict[str, Anchor] = msgspec.field(default_factory=dict)
     probes: int = 0
     cut_off: bool = False  # by a crash, not by its own deadline
+    who: str = ""  # gave its result, where a person did
     retry_at: float = 0.0  # second before which its service asked to be left alone
 
     @property
@@ -226,6 +227,7 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
                 beside=event.beside,
                 source=event.source,
                 anchors=event.anchors,
+                who=event.who,
                 cut_off=state.entries[event.op].cut_off or event.by == "recovery",
             )
             return _remembered(changed, changed.entries[event.op])

@@ -44,6 +44,7 @@ from .knowledge import Knowledge
 from .operations import Operations, TryAgain
 from .parting import Parting
 from .pipeline import Pipeline
+from .questions import Questions, RepliesFound
 from .rows import COMES, ENDED, Wake, task_row
 from .slots import Slots
 from .state import Op, TaskState, apply
@@ -72,6 +73,7 @@ class Task(Durable[TaskState]):
         self.requests = Requests(self)
         self.operations = Operations(self)
         self.approvals = Approvals(self)
+        self.questions = Questions(self)
         self.slots = Slots(self)
         self.guarding = Guarding(self)
         self.subtasks = Subtasks(self)
@@ -97,6 +99,7 @@ class Task(Durable[TaskState]):
             self.parting.leave("ended", self.last_seq)
             return
         self.approvals.begin()
+        self.questions.begin()
         self.slots.begin()
         self.subtasks.look()
         ordered = state.pause is None or self.wake.since > state.pause.epoch
@@ -158,6 +161,8 @@ class Task(Durable[TaskState]):
                 self.approvals.gated(message)
             case AnswersFound():
                 self.approvals.found(message)
+            case RepliesFound():
+                self.questions.found(message)
             case SubtasksFound():
                 self.subtasks.found(message)
             case Queued(task=child):
@@ -250,7 +255,8 @@ class Task(Durable[TaskState]):
                 self.subtasks.cancel(self.state.ops[op])
             case next_.StopFor():
                 self.under_way.discard(command)
-                if not (self.approvals.looking or self.subtasks.unsettled):
+                looking = self.approvals.looking or self.questions.looking
+                if not (looking or self.subtasks.unsettled):
                     self.parting.stopping = command
             case next_.Close(status=status, reason=reason):
                 self.parting.decide_outcome(status, reason)
@@ -279,7 +285,11 @@ class Task(Durable[TaskState]):
                 reason=reason,
             ),
             *summaries.dropped(op, reason),
-            rows=[*self.approvals.dropped(op), *self.slots.dropped(op)],
+            rows=[
+                *self.approvals.dropped(op),
+                *self.questions.dropped(op),
+                *self.slots.dropped(op),
+            ],
         )
 
     def forget_exchanges(self) -> None:

@@ -82,7 +82,7 @@ def attempt_of(task: Task, op: Op, request: ModelRequest | None) -> Perform:
         edited=op.edited,
         rejected=op.rejected,
         since=task.state.anew,
-        given=task.subtasks.given(op.op),
+        given=task.subtasks.given(op.op) or task.questions.given(op.op),
         undoes=action.undoes,
         rules=rules_of(task),
     )

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 
 from ..events import CallTool
 from ..guard.ladder import evidence
+from .asked import of_the_task, waits_for
+from .asked import opened as asked_by
 from .commands import (
     OVERDUE,
     Abandon,
@@ -68,7 +70,9 @@ def decide(
     if drives := _drives(opened, now):
         return drives
     if opened:
-        return (_wait(opened),)
+        return (_wait(state, opened),)
+    if asks := of_the_task(state):
+        return (waits_for(asks),)
     if state.task.deadline is not None and now >= state.task.deadline:
         return (OVERDUE,)
     return (_work(state, now, retries, judged),)
@@ -87,7 +91,7 @@ def _recover(state: TaskState, declarations: int, now: float) -> tuple[Command, 
         return _cancel(state, now)
     if declares is not None and declares.open:
         if _waits(declares, now):
-            return (_wait([declares]),)
+            return (_wait(state, [declares]),)
         return (Drive(declares.op, declares.attempt),)
     if recovery.refused > declarations:
         detail = f"the declaration contradicts the record: {recovery.why}"
@@ -104,7 +108,7 @@ def _cancel(state: TaskState, now: float) -> tuple[Command, ...]:
     if left := [op for op in opened if not op.undoes]:
         return tuple(_let_go(op, compensate=True) for op in left)
     if opened:
-        return _drives(opened, now) or (_wait(opened),)
+        return _drives(opened, now) or (_wait(state, opened),)
     if state.undo_failed:
         return (StopFor("undo", state.undo_failed, "resume, or cancel"),)
     return (Compensate(state.next_op),)
@@ -134,14 +138,17 @@ def _drives(ops: list[Op], now: float) -> tuple[Command, ...]:
 def _waits(op: Op, now: float) -> bool:
     if op.rest.until > now:
         return True
-    if op.gate in ("asked", "expired", "delegated"):
+    if op.gate in ("asked", "expired", "delegated", "question"):
         return True
     return op.gate == "waiting" and op.due > now
 
 
-def _wait(ops: list[Op]) -> Command:
+def _wait(state: TaskState, ops: list[Op]) -> Command:
     """Nothing else can run: wait for a person, for sub-tasks, or for the time."""
-    if asked := [op for op in ops if op.gate == "asked"]:
+    asked = [op for op in ops if op.gate == "asked"]
+    if questions := asked_by(state):
+        return waits_for(questions, asked)
+    if asked:
         return _approval(asked)
     if handed := [op.child for op in ops if op.gate == "delegated"]:
         return StopFor("subtask", f"sub-task {', '.join(handed)}", "its end")

@@ -90,7 +90,9 @@ class Drifting:
     def _acts(self, name: str) -> bool:
         """Whether a tool acts: one that waits, or opens what was found, does not."""
         tool = self._task.agent.tools.get(name)
-        return tool is None or not (tool.inside or tool.claims or tool.rests)
+        return tool is None or not (
+            tool.inside or tool.claims or tool.rests or tool.asks
+        )
 
     def _described(self, acts: Sequence[Act]) -> dict[str, str]:
         tools = self._task.agent.tools

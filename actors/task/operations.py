@@ -89,7 +89,10 @@ class Operations:
         if refused := self._task.guarding.refusal(op):
             self.answer(op, refused)
             return
-        if not self._task.approvals.passes(op) or not self._task.subtasks.passes(op):
+        task = self._task
+        if not task.approvals.passes(op) or not task.subtasks.passes(op):
+            return
+        if not task.questions.passes(op):
             return
         backoff = RETRY_FIRST * 2 ** (op.tries - 1) if op.tries else 0.0
         if wait := self._task.slots.pause(op, backoff):

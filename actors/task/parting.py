@@ -75,8 +75,10 @@ class Parting:
                     self.stop_for(StopFor("operator", order.by, "resume"))
             case "answer":
                 task.approvals.look()
+                task.questions.look()
                 task.subtasks.look()
                 task.approvals.time_has_come()
+                task.questions.time_has_come()
                 task.slots.time_has_come()
                 task.house.address(ledger(task.id)).tell(Consult())
             case "drain":
@@ -110,7 +112,10 @@ class Parting:
         task = self._task
         last = task.state.steps[-1].result if task.state.steps else ""
         output = last if status == "completed" else ""
-        task.append(TaskClosing(status=status, output=output, reason=reason))
+        task.append(
+            TaskClosing(status=status, output=output, reason=reason),
+            rows=task.questions.all_dropped(),
+        )
         hit("task.closing")
 
     def conclude(self) -> None:

@@ -40,9 +40,13 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
         "rested",
         "delegated",
         "returned",
+        "question",
+        "answered",
+        "unanswered",
     ] = ""
     rejected: str = ""  # by whom, and why
     due: float = 0.0  # second since the epoch that it waits for
+    question: str = ""  # the one that it asks
     child: str = ""  # the sub-task that it is
     amounts: Amounts = msgspec.field(default_factory=dict)  # of its money
     rest: Rest = Rest()

@@ -318,6 +318,8 @@ def _told(outcome: Replied | Entry) -> str:
                 return f"(from the record: this call was made before)\n{outcome.result}"
             if outcome.by == "person":
                 return f"(a person says that this happened)\n{outcome.result}"
+            if outcome.by == "answer":
+                return f"(answered by {outcome.who})\n{outcome.result}"
             return outcome.result
         case "failed":
             return f"error: {outcome.error}"

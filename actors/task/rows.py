@@ -8,8 +8,15 @@ import msgspec
 
 from ...storage.records import Row
 from ..budget.account import Books
-from ..events import ApprovalAnswered, TaskPaused, TaskSubmitted
-from ..names import APPROVAL_ANSWERS, APPROVALS, TASK_ROWS, TIMER_ROWS
+from ..events import ApprovalAnswered, QuestionAnswered, TaskPaused, TaskSubmitted
+from ..names import (
+    APPROVAL_ANSWERS,
+    APPROVALS,
+    QUESTION_ANSWERS,
+    QUESTIONS,
+    TASK_ROWS,
+    TIMER_ROWS,
+)
 from .state import TaskState
 
 __all__ = [
@@ -20,6 +27,7 @@ __all__ = [
     "RESTS",
     "WAITS",
     "ApprovalRow",
+    "QuestionRow",
     "TaskRow",
     "TimerRow",
     "Wake",
@@ -27,13 +35,15 @@ __all__ = [
     "approval_row",
     "ended_row",
     "paused_row",
+    "question_row",
     "queued_row",
+    "said_of",
     "task_row",
     "timer_row",
 ]
 
 RESTS = ("timer", "rate", "subtask")  # pauses that are no stop: nobody need end them
-WAITS = ("approval", *RESTS)  # pauses of a task that only has calls which wait
+WAITS = ("approval", "question", *RESTS)  # pauses for what calls wait for
 COMES = (*WAITS, "budget", "unknown_effect")  # those that end when something comes
 ERASED = "erased"  # of a task that ended, and of which nothing else is left
 ENDED = ("completed", "failed", "cancelled", ERASED)  # of tasks that are no more
@@ -82,6 +92,28 @@ class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
         "open", "approved", "rejected", "changed", "expired", "used", "dropped"
     ] = "open"
     expires: float | None = None
+    by: str = ""
+    answered: float = 0.0
+
+
+class QuestionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A question to people, as its task sees it; of no call where `op` is 0.
+
+    An answer is a row of its own until the task has taken it: `open` means that it
+    still waits for one. `at` is when it was asked, `expires` the second from which on
+    nobody may answer, `by` who did, and when.
+    """
+
+    question: str
+    task: str
+    op: int
+    text: str
+    choices: tuple[str, ...]
+    about: str
+    at: float
+    status: Literal["open", "answered", "expired", "dropped"] = "open"
+    expires: float | None = None
+    answer: str = ""
     by: str = ""
     answered: float = 0.0
 
@@ -162,6 +194,18 @@ def answer_of(answered: ApprovalAnswered) -> Row:
     """The row of an answer, written by admission."""
     value = msgspec.json.encode(answered)
     return Row(space=APPROVAL_ANSWERS, key=answered.approval, value=value)
+
+
+def question_row(question: QuestionRow) -> Row:
+    """The row of a question, written by its task."""
+    value = msgspec.json.encode(question)
+    return Row(space=QUESTIONS, key=question.question, value=value)
+
+
+def said_of(answered: QuestionAnswered) -> Row:
+    """The row of what somebody said, written by admission."""
+    value = msgspec.json.encode(answered)
+    return Row(space=QUESTION_ANSWERS, key=answered.question, value=value)
 
 
 def paused_row(state: TaskState, paused: TaskPaused, books: Books) -> Row:

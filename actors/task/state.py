@@ -28,6 +28,9 @@ from ..events import (
     Known,
     LoopFound,
     PlanStep,
+    QuestionAsked,
+    QuestionExpired,
+    QuestionTaken,
     RecoveryDeclared,
     RecoveryLoaded,
     RejectionRepeated,
@@ -52,7 +55,8 @@ from ..events import (
 )
 from ..guard.ladder import GuardState
 from ..guard.tried import Tried
-from . import gates, observing, recoveries, stepping, summarised
+from . import asked, gates, observing, recoveries, stepping, summarised
+from .asked import Question
 from .calibration import Seen
 from .failures import Failure, paused
 from .observing import no_room, noted
@@ -97,6 +101,8 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     knowledge: tuple[Known, ...] = ()  # core facts of its scopes
     failures: dict[str, Failure] = msgspec.field(default_factory=dict)  # of all steps
     tried: Tried = msgspec.field(default_factory=dict)  # in vain, with nothing changed
+    questions: dict[str, Question] = msgspec.field(default_factory=dict)
+    asked: int = 0  # questions, ever
     pause: PauseState | None = None
     cancelled_by: str = ""
     compensate: bool = False  # its completed effects are taken back before its end
@@ -204,6 +210,8 @@ def apply(state: TaskState, event: Event) -> TaskState:
             return change(state, ops={**state.ops, op: returned})
         case ApprovalTaken():
             return gates.answered(state, event)
+        case QuestionAsked() | QuestionTaken() | QuestionExpired():
+            return asked.after(state, event)
         case CancelRequested(by=by, compensate=compensate):
             return change(
                 state,

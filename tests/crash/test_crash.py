@@ -28,6 +28,7 @@ def test_the_unkilled_run_is_as_it_should_be(base: Any) -> None:
     assert unkilled["sent_twice"] == 0
     assert unkilled["books"] is True
     assert unkilled["spent"]["tool_calls"] == {
+        "ask": 1,
         "delegate": 1,
         "look": 8,
         "post": 1,

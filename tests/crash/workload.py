@@ -2,9 +2,10 @@
 
 Each task asks a scripted model in each of two steps and uses tools of all three effect
 classes; one call waits for an approval, one is a durable timer, one of two waits for
-its slot of a limited service, and one has a finding kept beside a core fact of the
-host's. The last task hands a part of its work on, makes a call
-that only a person can say the outcome of, and one whose approval comes too late once.
+its slot of a limited service, one has a finding kept beside a core fact of the host's,
+and one asks a question; that of the sub-task nobody answers in time. The last task
+hands a part of its work on, makes a call that only a person can say the outcome of, and
+one whose approval comes too late once.
 One actor crashes, one approval comes through the inbox, and one more task is parked.
 
 What a tool does to the outside stands in files: `sent` gets a line for each act of a
@@ -35,6 +36,8 @@ from perdure import (
     Result,
     Runtime,
     Step,
+    ask,
+    ask_within,
     delegate,
     sleep,
     tool,
@@ -56,15 +59,16 @@ TASKS = {"south": "chief", "north": "ringer", "east": "worker"}
 WORK = {"gather": ("look", "put"), "deliver": ("send", "sleep", "look")}
 CALLS = {
     "worker": WORK,
-    "ringer": {**WORK, "gather": ("ring", "look", "remember", "put")},
+    "ringer": {**WORK, "gather": ("ring", "look", "remember", "ask", "put")},
     "chief": {
         "gather": ("look", "put", "unlock", "delegate"),
         "deliver": ("post", "send", "sleep", "look"),
     },
-    "clerk": {"file": ("look", "send")},
+    "clerk": {"file": ("look", "ask", "send")},
 }
 WANTED: dict[str, dict[str, Any]] = {
     "sleep": {"seconds": 0.02},
+    "ask": {"question": "Go on?", "choices": ["yes", "no"]},
     "delegate": {"agent": "clerk", "goal": "File it"},
     "remember": {"key": "gather", "value": "fine"},
 }
@@ -145,7 +149,9 @@ def reply(agent: str, request: ModelRequest) -> ModelReply:
         return ModelReply(content=canonical(said))
     step = data["step"]["id"]
     seen = {
-        done["tool"] for done in data["operations"] if done["outcome"] == "completed"
+        done["tool"]
+        for done in data["operations"]
+        if done["outcome"] == "completed" or done["tool"] == "ask"
     }
     for message in request.messages:
         seen |= {call["function"]["name"] for call in message.get("tool_calls") or ()}
@@ -170,7 +176,7 @@ def make_agent(name: str, place: Path) -> Agent:
         name=name,
         instructions="Do the step.",
         model=Scripted(partial(reply, name)),
-        tools=make_tools(place),
+        tools=[*make_tools(place), ask_within(PATIENCE) if name == "clerk" else ask],
         plan=[
             Step(
                 id=step, goal=f"{step} it", accept=lambda result, view: "step" in result
@@ -232,6 +238,11 @@ def finish(
                 for one in runtime.approvals():
                     if one.task == task.id and (late or one.tool != "unlock"):
                         approve(task, one.approval)
+                time.sleep(LOOK_AGAIN)
+            case "question":
+                for one in runtime.questions():
+                    if one.task == task.id:
+                        task.answer(one.question, "yes")
                 time.sleep(LOOK_AGAIN)
             case "approval_expired":
                 late = True

@@ -213,6 +213,8 @@ def test_a_command_to_a_store_at_rest_is_kept_and_applied_when_it_is_opened(
         (("extend", "t-none", "--tokens", "1"), "there is no task 't-none'"),
         (("approve", "a-none"), "there is no approval 'a-none'"),
         (("reject", "a-none"), "there is no approval 'a-none'"),
+        (("answer", "q-none", "yes"), "there is no question 'q-none'"),
+        (("answer", "q-none"), "ANSWER"),
         (("extend", "t-none"), "say by how much"),
         (("extend", "t-none", "--tokens", "-1"), "not a whole number"),
         (("extend", "t-none", "--cost", "much"), "cost='much' must be an exact"),

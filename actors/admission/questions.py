@@ -1,0 +1,120 @@
+"""What people say to questions: one answer each, which is then taken by the task.
+
+Whatever is said twice is said once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...storage.reader import Reader
+from ...supervision.faults import hit
+from ..errors import Misuse
+from ..events import QuestionAnswered
+from ..names import QUESTION_ANSWERS, QUESTIONS, TASK_ROWS
+from ..protocol import Reply
+from ..task.rows import QuestionRow, TaskRow
+
+if TYPE_CHECKING:
+    from .actor import Admission
+
+__all__ = ["Questions", "no_choice"]
+
+OVER = {
+    "answered": "it was answered before",
+    "expired": "nobody answered in time; the task went on",
+    "dropped": "the answer is no longer wanted",
+}
+
+
+def no_choice(question: QuestionRow, text: str) -> str:
+    """Why this is no answer to the question, or nothing."""
+    if not question.choices or text in question.choices:
+        return ""
+    known = ", ".join(map(repr, question.choices))
+    return f"{text!r} is none of the choices of {question.question}: {known}"
+
+
+class Questions:
+    """Admission's part for questions; their tasks are told, or woken to look."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._given: set[str] = set()  # not sure to be read yet
+
+    def reply(self, message: Reply) -> None:
+        """Take an answer, or say why it changes nothing."""
+        admission = self._admission
+
+        def found(values: tuple[bytes | None, bytes | None, bytes | None]) -> None:
+            asked, answered, row = values
+            if asked is None or row is None:
+                self._unknown(message)
+                return
+            question = msgspec.json.decode(asked, type=QuestionRow)
+            if message.task and question.task != message.task:
+                self._unknown(message)
+                return
+            task = msgspec.json.decode(row, type=TaskRow)
+            known = msgspec.structs.replace(message, task=question.task)
+            if over := self._over(question, answered):
+                admission.callers.conclude(known, False, over)
+            elif wrong := no_choice(question, message.text):
+                self._refuse(known, wrong)
+            else:
+                self._take(question, task, known)
+
+        def look(reader: Reader) -> tuple[bytes | None, bytes | None, bytes | None]:
+            asked = reader.row(QUESTIONS, message.question)
+            if asked is None:
+                return None, None, None
+            task = msgspec.json.decode(asked, type=QuestionRow).task
+            answered = reader.row(QUESTION_ANSWERS, message.question)
+            return asked, answered, reader.row(TASK_ROWS, task)
+
+        admission.read(look, found)
+
+    def _over(self, question: QuestionRow, answered: bytes | None) -> str:
+        """Why an answer comes too late, or nothing."""
+        if question.status in OVER:
+            return OVER[question.status]
+        if answered is not None or question.question in self._given:
+            return OVER["answered"]
+        now = self._admission.house.now()
+        if question.expires is not None and now >= question.expires:
+            return OVER["expired"]
+        return ""
+
+    def _take(self, question: QuestionRow, task: TaskRow, message: Reply) -> None:
+        admission = self._admission
+        event = QuestionAnswered(
+            question=question.question,
+            task=question.task,
+            answer=message.text,
+            by=message.by,
+            at=admission.house.now(),
+        )
+        self._given.add(question.question)
+        admission.callers.wake_replied(message, task, event)
+
+        def readable(_: object) -> None:
+            self._given.discard(question.question)
+
+        # Whoever looks from now on finds the row, and reads end in their order.
+        admission.read(lambda _: None, readable)
+        hit("question.answered")
+
+    def _unknown(self, message: Reply) -> None:
+        self._refuse(
+            message,
+            f"there is no question {message.question!r}; the open ones are listed by "
+            "`perdure show` and runtime.questions()",
+        )
+
+    def _refuse(self, message: Reply, wrong: str) -> None:
+        if message.command:
+            self._admission.callers.conclude(message, False, wrong)
+        elif message.promise is not None:
+            message.promise.fail(Misuse(wrong))

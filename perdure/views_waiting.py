@@ -1,0 +1,49 @@
+"""What a task waits for people for, as lines of text: its approvals and questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .views import TaskSheet
+from .views_text import REASON, short, table, time_text, value_text
+
+__all__ = ["waiting_text"]
+
+
+def waiting_text(sheet: TaskSheet) -> Iterator[str]:
+    """The tables of approvals and questions, where there are any."""
+    if sheet.approvals:
+        yield ""
+        yield from table(
+            ("APPROVAL", "OP", "TOOL", "STATUS", "ASKED", "EXPIRES", "BY", "ARGUMENTS"),
+            (
+                (
+                    one.approval,
+                    str(one.op),
+                    short(one.tool, REASON),
+                    one.status,
+                    time_text(one.at),
+                    "-" if one.expires is None else time_text(one.expires),
+                    short(one.by, REASON) or "-",
+                    value_text(one.arguments),  # whole: it is what is approved
+                )
+                for one in sheet.approvals
+            ),
+        )
+    if sheet.questions:
+        yield ""
+        yield from table(
+            ("QUESTION", "STATUS", "ASKED", "EXPIRES", "BY", "ANSWER", "TEXT"),
+            (
+                (
+                    one.question,
+                    one.status,
+                    time_text(one.at),
+                    "-" if one.expires is None else time_text(one.expires),
+                    short(one.by, REASON) or "-",
+                    short(one.answer, REASON) or "-",
+                    value_text([one.text, *one.choices]),  # whole: it is to be answered
+                )
+                for one in sheet.questions
+            ),
+        )

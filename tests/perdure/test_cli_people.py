@@ -1,0 +1,133 @@
+"""What people say to tasks from another process: answers to questions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import ask
+from tests.actors.world import World
+from tests.perdure.hosting import LONG, opened, reporter
+from tests.perdure.test_cli_ask import STORE, folder, here, perdure
+
+__all__ = ["folder"]
+
+COLOUR = {"question": "Which colour?", "choices": ["red", "blue"]}
+ASKING: dict[str, Any] = {"only": [[("ask", COLOUR), ("ask", {"question": "Who?"})]]}
+
+
+def test_questions_are_answered_from_another_process() -> None:
+    # R21
+    agent = reporter(World(), ask, script=ASKING)
+    with opened(Path(STORE), agent) as runtime:
+        task = runtime.submit("agent", "Ask.")
+        assert task.wait(LONG).reason == "question"
+        first, second = runtime.questions()
+        _, sheet, _ = perdure("show", task.id)
+        assert [one["question"] for one in sheet["questions"]] == [
+            first.question,
+            second.question,
+        ]
+        _, listed, _ = perdure("ps")
+        assert listed[0]["ends_with"].startswith("answer q-")
+        code, _, said = perdure("answer", first.question, "3")
+        assert (code, "none of the choices" in said) == (2, True)
+        code, value, _ = perdure("answer", first.question, "2", "--by", "ann")
+        assert (code, value["said"]) == (0, "answered")
+        code, value, _ = perdure("answer", first.question, "2")
+        assert (code, value["said"]) == (1, "it was answered before")
+        code, value, _ = perdure("answer", second.question, "2")
+        assert code == 0
+        while task.status == "paused":
+            task.wait(LONG)
+        assert task.wait(LONG).status == "completed"
+        _, sheet, _ = perdure("show", task.id)
+        told = [(o["status"], o["answer"], o["by"]) for o in sheet["questions"]]
+        assert told == [("answered", "blue", "ann"), ("answered", "2", "command line")]
+        for one in sheet["questions"]:
+            assert one["at"] < one["answered"]
+
+
+def test_show_prints_the_questions_with_their_choices(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with opened(Path(STORE), reporter(World(), ask, script=ASKING)) as runtime:
+        task = runtime.submit("agent", "Ask.").id
+        assert runtime.task(task).wait(LONG).reason == "question"
+    code, out, _ = here(capsys, "show", task)
+    assert code == 0
+    assert '["Which colour?","red","blue"]' in out.replace('", "', '","')
+
+
+OWNER = """
+import sys
+from perdure import Agent, Runtime, ask, tool
+from perdure.models import Scripted
+from tests.actors.world import follow
+
+COLOUR = {"question": "Which colour?", "choices": ["red", "blue"]}
+agent = Agent(
+    name="agent", instructions="Ask.", tools=[ask], recovery="rules",
+    model=Scripted(follow({"task": [[("ask", COLOUR)]]})),
+)
+with Runtime("tasks.db", agents=[agent]) as runtime:
+    handle = runtime.submit("agent", goal="Ask.", key="one")
+    result = handle.wait(30)
+    if sys.argv[1] == "stay":
+        print(result.reason, flush=True)
+        sys.stdin.read()
+    while result.status == "paused":
+        result = handle.wait(30)
+    print(result.status, flush=True)
+"""
+
+
+def owner(how: str) -> subprocess.Popen[str]:
+    """A process that owns the store, and runs one task that asks."""
+    root = str(Path(__file__).parents[2])
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(OWNER), how],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+
+
+def test_an_answer_given_after_the_owner_was_killed_is_taken_by_the_next() -> None:
+    # B50
+    first = owner("stay")
+    assert first.stdout is not None
+    assert first.stdout.readline().strip() == "question"
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    _, listed, _ = perdure("ps")
+    _, sheet, _ = perdure("show", listed[0]["task"])
+    (question,) = sheet["questions"]
+    code, value, _ = perdure("answer", question["question"], "1", "--timeout", "0")
+    assert (code, value["applied"]) == (3, False)
+    second = owner("end")
+    out, _ = second.communicate(timeout=LONG)
+    assert (second.returncode, out.strip()) == (0, "completed")
+    _, sheet, _ = perdure("show", listed[0]["task"])
+    assert [one["answer"] for one in sheet["questions"]] == ["red"]
+
+
+def test_a_store_at_rest_keeps_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    agent = reporter(World(), ask, script={"only": [[("ask", COLOUR)]]})
+    with opened(Path(STORE), agent) as runtime:
+        task = runtime.submit("agent", "Ask.").id
+        assert runtime.task(task).wait(LONG).reason == "question"
+        (one,) = runtime.questions()
+    code, out, err = here(capsys, "answer", one.question, "red", "--timeout", "0")
+    assert (code, err) == (3, "")
+    assert "the command is kept" in out
+    with opened(Path(STORE), agent) as runtime:
+        assert runtime.task(task).wait(LONG).status == "completed"

@@ -671,7 +671,8 @@ class EffectRegistered(Event, frozen=True, kw_only=True, omit_defaults=True):
     is the caller's own key of the effect,
     `approval` the approval that let it through, `model` the model that is asked,
     `edited` who made another call of the one that the model made, `undoes` the effect
-    that it takes back.
+    that it takes back, `holds` the steps that stopped half-way: what they did is kept
+    until they go on.
     """
 
     op: int
@@ -692,6 +693,7 @@ class EffectRegistered(Event, frozen=True, kw_only=True, omit_defaults=True):
     named: str = ""
     model: str = ""
     undoes: Undoes | None = None
+    holds: tuple[str, ...] = ()
 
 
 class EffectRecorded(Event, frozen=True, kw_only=True):

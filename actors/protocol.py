@@ -519,7 +519,7 @@ class Perform(Message, frozen=True, kw_only=True):
     the sub-task ended that this call was, or a person's answer; failures of operations
     before `since` are forgiven; `undoes` is the effect that it takes back. With
     `start_by` it has a slot of its service, and is not begun after that second. `rules`
-    bind it.
+    bind it. `holds` are the steps that stopped half-way, and will go on.
     """
 
     op: int
@@ -544,6 +544,7 @@ class Perform(Message, frozen=True, kw_only=True):
     start_by: float | None = None
     undoes: Undoes | None = None
     rules: tuple[Rule, ...] = ()
+    holds: tuple[str, ...] = ()
 
 
 class Replied(Message, frozen=True, kw_only=True):

@@ -283,7 +283,7 @@ def _line(
     if row.status not in ENDED:  # the row is of the last stop; the stream is of now
         try:
             state = fold(reader, names.family(row.task), state, task_state.apply)
-            steps = {step.id: step.status for step in state.steps}
+            steps = state.statuses()
         except Undecodable:
             pass  # written by a newer perdure: the others are listed all the same
     return TaskLine(
@@ -323,16 +323,17 @@ def _steps(
         for _, event in history
         if isinstance(event, events.StepEnded)
     }
+    standing = state.standings()
     return tuple(
         StepLine(
             step=plan.id,
-            status=step.status,
+            status=standing[plan.id].status,
             attempt=step.attempt,
             iterations=step.iterations,
             max_iterations=plan.max_iterations,
             goal=plan.goal,
             done=plan.done,
-            reason=reasons.get(plan.id, ""),
+            reason=standing[plan.id].why or reasons.get(plan.id, ""),
             result=_json(step.result),
         )
         for plan, step in zip(state.plan, state.steps, strict=True)

@@ -41,13 +41,15 @@ _OPENERS = "Bounded: read_evidence opens each by its id, recall finds those not 
 class StepView(msgspec.Struct, frozen=True, kw_only=True):
     """One step of the plan; `done` is its completion criterion in words.
 
-    Without a `goal` it is the whole task: its goal is not said twice.
+    Without a `goal` it is the whole task: its goal is not said twice. `needs` are the
+    steps that it waits for, where these are not just the one before it.
     """
 
     id: str
     goal: str = ""
     done: str = ""
     status: str = "pending"
+    needs: tuple[str, ...] | None = None
 
 
 class FactView(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,7 +290,10 @@ def _plain(value: str) -> str:
 
 def _plan_line(step: StepView) -> str:
     criterion = f" Done when: {step.done}" if step.done else ""
-    return f"- {step.id}: {step.goal or SAME}{criterion}"
+    needs = ""
+    if step.needs is not None:
+        needs = f" Needs: {', '.join(step.needs) or 'no other step'}."
+    return f"- {step.id}: {step.goal or SAME}{criterion}{needs}"
 
 
 def _progress(view: TaskView) -> str:

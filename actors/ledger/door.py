@@ -162,7 +162,7 @@ class Door:
         if tool.repeat:
             return ""
         limit = ledger.house.baseline.retries_of(tool.kind)
-        here = failures(ledger.state, tool.name, arguments, wanted.since)
+        here = failures(ledger.state, wanted.step, tool.name, arguments, wanted.since)
         overall = failed(ledger.state, tool.name, arguments, wanted.since)
         if here <= limit and not (here and overall > limit):
             return ""
@@ -241,6 +241,7 @@ class Door:
             named=named,
             model=self._ledger.agent.model.name if wanted.kind == "model" else "",
             undoes=wanted.undoes,
+            holds=wanted.holds,
         )
 
     def _by_rule(

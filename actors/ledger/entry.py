@@ -1,7 +1,9 @@
 """The ledger's state, pure: entries of the current step, and how they came to stand.
 
 A closed entry leaves the state when its step ends or when 128 newer reads and model
-calls stand in it; the record itself stays in the stream for good.
+calls stand in it; the record itself stays in the stream for good. A step that stopped
+half-way, while others go on, has not ended: its effects stay, so that none is repeated
+once it goes on.
 """
 
 from __future__ import annotations
@@ -136,7 +138,7 @@ def caller_key(task: str, tool: str, name: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def failures(state: LedgerState, tool: str, arguments: str, op: int) -> int:
+def failures(state: LedgerState, step: str, tool: str, arguments: str, op: int) -> int:
     """How often this call failed in the step, in operations from `op` on (B82).
 
     Counted are those that ran, not what the door refused. An effect of which a person
@@ -144,7 +146,7 @@ def failures(state: LedgerState, tool: str, arguments: str, op: int) -> int:
     """
     return sum(
         entry.op >= op
-        and (entry.name, entry.arguments) == (tool, arguments)
+        and (entry.step, entry.name, entry.arguments) == (step, tool, arguments)
         and _counts(entry)
         for entry in state.entries.values()
     )
@@ -208,8 +210,9 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
             fields = {
                 name: getattr(event, name)
                 for name in EffectRegistered.__struct_fields__
+                if name != "holds"
             }
-            entries = {**_kept(state, event.step), event.op: Entry(**fields)}
+            entries = {**_kept(state, event), event.op: Entry(**fields)}
             return LedgerState(
                 version=version, step=event.step, entries=entries, failed=state.failed
             )
@@ -267,9 +270,14 @@ def _remembered(state: LedgerState, entry: Entry) -> LedgerState:
     return msgspec.structs.replace(state, failed=others)
 
 
-def _kept(state: LedgerState, step: str) -> dict[int, Entry]:
-    if step != state.step:
-        return {op: one for op, one in state.entries.items() if not _passed(one)}
+def _kept(state: LedgerState, event: EffectRegistered) -> dict[int, Entry]:
+    if event.step != state.step:
+        half = {*event.holds, event.step}
+        return {
+            op: one
+            for op, one in state.entries.items()
+            if not _passed(one) or (one.step in half and one.effect != "read")
+        }
     passing = [
         op
         for op, entry in state.entries.items()

@@ -65,6 +65,11 @@ def attempt_of(task: Task, op: Op, request: ModelRequest | None) -> Perform:
         request=request,
         reply_to=task.address,
         start_by=task.slots.start_by(op),
+        holds=tuple(
+            step.id
+            for step in task.state.steps
+            if step.attempt and step.status != "completed" and step.id != op.step
+        ),
     )
     action = op.action
     if not isinstance(action, CallTool):

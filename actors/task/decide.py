@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from ..events import CallTool
 from ..guard.ladder import evidence
+from ..plan.standing import stuck_step
 from .asked import of_the_task, waits_for
 from .asked import opened as asked_by
 from .commands import (
@@ -36,9 +37,6 @@ from .state import Op, Shortage, TaskState
 from .summarised import is_summary
 
 __all__ = ["decide"]
-
-
-FREE = ("pending", "completed")  # statuses that do not hold up the plan
 
 
 def decide(
@@ -182,16 +180,7 @@ def _calls(ops: list[Op]) -> str:
 def _work(state: TaskState, now: float, retries: int, judged: bool) -> Command:
     step = state.step
     if step is None:
-        stuck = [one for one in state.steps if one.status not in FREE]
-        if stuck:
-            detail = f"step {stuck[0].id}: {state.notes[-1] if state.notes else ''}"
-            return StopFor(stuck[0].status, detail, "resume")
-        waiting = [one for one in state.steps if one.status == "pending"]
-        if waiting:
-            return StartStep(waiting[0].id, waiting[0].attempt + 1)
-        if judged:
-            return Close("completed", "every step and the task passed acceptance")
-        return JudgeTask(state.retries)
+        return _between(state, judged=judged)
     if state.answer:
         return Judge(state.answer)
     if state.guard.stage == "stop":
@@ -205,3 +194,17 @@ def _work(state: TaskState, now: float, retries: int, judged: bool) -> Command:
         reason = f"{limit} iterations without an accepted answer"
         return EndStep(step.id, "limited", reason, again)
     return AskModel(step.id, step.iterations + 1)
+
+
+def _between(state: TaskState, *, judged: bool) -> Command:
+    """No step runs: begin the next, or stop for one that holds the task up, or end."""
+    standing = state.standings()
+    for step in state.steps:
+        if standing[step.id].ready:
+            return StartStep(step.id, step.attempt + 1)
+    if stuck := stuck_step(state.plan, state.statuses()):
+        held = next(step for step in state.steps if step.id == stuck)
+        return StopFor(held.status, f"step {held.id}: {held.why}", "resume")
+    if judged:
+        return Close("completed", "every step and the task passed acceptance")
+    return JudgeTask(state.retries)

@@ -12,8 +12,9 @@ from ..acceptance import Accept, View
 from ..context.measure import canonical
 from ..events import AnswerRefused, StepEnded
 from ..executor.executor import Outcome, Work
+from ..plan.standing import output_step
 from .commands import Judge, JudgeTask, StopFor
-from .values import parsed
+from .values import output_of, parsed
 
 if TYPE_CHECKING:
     from .actor import Task
@@ -57,7 +58,7 @@ class Judging:
     def judge_task(self) -> None:
         """Have the output of the task judged: its form, then its content."""
         task = self._task
-        text = task.state.steps[-1].result
+        text = output_of(task.state)
         output = task.agent.output
         accept = task.agent.accept
 
@@ -168,18 +169,18 @@ class Judging:
         if task.state.retries >= task.house.baseline.task_retries:
             task.parting.stop_for(StopFor("acceptance", why, "resume"))
             return
-        last = task.state.steps[-1]
+        last = output_step(task.state.plan, task.state.statuses())
         task.operations.exchanges.forget()
         task.append(
             StepEnded(
-                step=last.id,
+                step=last,
                 status="failed",
                 reason=f"the task was not accepted: {why}",
                 result="",
                 evidence=(),
                 op=task.state.next_op - 1,
                 again=True,
-                deadline=task.steps.deadline(last.id),
+                deadline=task.steps.deadline(last),
             )
         )
 

@@ -20,6 +20,7 @@ from . import closing
 from .commands import Abandon, Clear, Drive, StopFor
 from .rows import ended_row, paused_row
 from .state import Op
+from .values import output_of
 
 if TYPE_CHECKING:
     from .actor import Task
@@ -110,8 +111,7 @@ class Parting:
     def decide_outcome(self, status: Any, reason: str) -> None:
         """Write down how the task ends; it is closing from here."""
         task = self._task
-        last = task.state.steps[-1].result if task.state.steps else ""
-        output = last if status == "completed" else ""
+        output = output_of(task.state) if status == "completed" else ""
         task.append(
             TaskClosing(status=status, output=output, reason=reason),
             rows=task.questions.all_dropped(),

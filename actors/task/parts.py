@@ -68,7 +68,11 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one step is; `result` is the accepted JSON text."""
+    """How far one step is; `result` is the accepted JSON text, `why` what stopped it.
+
+    What its status means for others is told by `plan.standing`: ``blocked`` and
+    ``skipped`` are no statuses of a record.
+    """
 
     id: str
     status: Literal[
@@ -86,6 +90,7 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float | None = None
     result: str = ""
     evidence: int = 0
+    why: str = ""
 
 
 class PauseState(msgspec.Struct, frozen=True, kw_only=True):

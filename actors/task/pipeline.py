@@ -88,8 +88,10 @@ class Pipeline:
         if not task.requests.answered("recall"):
             return
         state = task.state
-        first_open = min(map(_exchange_of, state.open_ops()), default=state.next_op)
-        until = first_open - 1
+        opened = [_exchange_of(op) for op in state.open_ops()]
+        # An answer that is still to be judged is open, too: refused, it is shown.
+        opened += [state.answer] if state.answer else []
+        until = min(opened, default=state.next_op) - 1
         task.forget_exchanges()
         task.operations.recall(entries, until)
         task.drifting.recall(entries)

@@ -18,6 +18,7 @@ from ..events import CallModel, CallTool
 from ..evidence import evidence_id, source_of
 from ..ledger.entry import Entry
 from ..model import ModelReply
+from ..plan.standing import needs_shown, stuck_step
 from ..protocol import Replied
 from ..rules import said
 from .failures import failed_before
@@ -126,7 +127,7 @@ def view_of(
     asks for the words of a closing turn.
     """
     task = state.task
-    status = {step.id: step.status for step in state.steps}
+    standing = state.standings()
     step = state.step
     facts = tuple(
         FactView(
@@ -158,9 +159,10 @@ def view_of(
                 id=p.id,
                 goal="" if p.goal == task.goal else p.goal,
                 done=p.done,
-                status=status[p.id],
+                status=standing[p.id].status,
+                needs=needs,
             )
-            for p in state.plan
+            for p, needs in zip(state.plan, needs_shown(state.plan), strict=True)
         ),
         current=step.id if step else None,
         facts=(*facts, *(one for one in anchors if one.by != MODEL)),
@@ -327,10 +329,11 @@ def _told(outcome: Replied | Entry) -> str:
 
 
 def _next_step(state: TaskState) -> str | None:
-    step = state.step
-    if step is not None:
-        return step.id
-    return next((one.id for one in state.steps if one.status != "completed"), None)
+    if state.step is not None:
+        return state.step.id
+    standing = state.standings()
+    ready = (name for name, one in standing.items() if one.ready)
+    return next(ready, None) or stuck_step(state.plan, state.statuses()) or None
 
 
 def _unsure(state: TaskState) -> list[Any]:

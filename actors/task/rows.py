@@ -219,7 +219,7 @@ def paused_row(state: TaskState, paused: TaskPaused, books: Books) -> Row:
         ends_with=paused.ends_with,
         epoch=paused.epoch,
         compensates=state.compensate,
-        steps={step.id: step.status for step in state.steps},
+        steps=state.shown_statuses(),
         books=books,
     )
 
@@ -233,6 +233,6 @@ def ended_row(state: TaskState, books: Books) -> Row:
         outcome.status,
         reason=outcome.reason,
         output=outcome.output,
-        steps={step.id: step.status for step in state.steps},
+        steps=state.shown_statuses(),
         books=books,
     )

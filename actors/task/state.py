@@ -55,6 +55,7 @@ from ..events import (
 )
 from ..guard.ladder import GuardState
 from ..guard.tried import Tried
+from ..plan.standing import Standing, standings
 from . import asked, gates, observing, recoveries, stepping, summarised
 from .asked import Question
 from .calibration import Seen
@@ -85,6 +86,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     ] = "queued"
     plan: tuple[PlanStep, ...] = ()  # the steps now in force; `steps` says how far
     steps: tuple[StepRecord, ...] = ()
+    newest: str = ""  # the step that was started last
     next_op: int = 1
     ops: dict[int, Op] = msgspec.field(default_factory=dict)
     answer: int = 0  # the model call whose final answer is to be judged
@@ -129,6 +131,18 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
         """The submission; every task begins with it."""
         assert self.submitted is not None
         return self.submitted
+
+    def statuses(self) -> dict[str, str]:
+        """The stored status of each step, in the order of the plan."""
+        return {step.id: step.status for step in self.steps}
+
+    def standings(self) -> dict[str, Standing]:
+        """Where each step stands, by what it needs and how far those are."""
+        return standings(self.plan, self.statuses())
+
+    def shown_statuses(self) -> dict[str, str]:
+        """Statuses by step as people and models are told of them."""
+        return {name: one.status for name, one in self.standings().items()}
 
     def open_ops(self) -> list[Op]:
         """Operations without a final outcome, oldest first."""

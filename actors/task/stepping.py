@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["decided", "ended", "resumed", "started"]
 
+WHY = 500  # characters of what stopped a step
+
 
 def resumed(state: TaskState, event: TaskResumed) -> TaskState:
     """Whoever resumes gives every count of retries back, and the step its time."""
@@ -65,6 +67,7 @@ def resumed(state: TaskState, event: TaskResumed) -> TaskState:
 
 
 def started(state: TaskState, event: StepStarted) -> TaskState:
+    same = state.newest == event.step and event.attempt > 1
     steps = tuple(
         msgspec.structs.replace(
             step,
@@ -83,10 +86,11 @@ def started(state: TaskState, event: StepStarted) -> TaskState:
         steps=steps,
         ops={},
         answer=0,
-        guard=GuardState() if event.attempt == 1 else state.guard,
+        newest=event.step,
+        guard=state.guard if same else GuardState(),
         window=Window(),
         summary=summarised.forgotten(state.summary),
-        rejections={} if event.attempt == 1 else state.rejections,
+        rejections=state.rejections if same else {},
         facts_until=state.next_op - 1 if event.attempt == 1 else state.facts_until,
         progressed=state.progressed or state.recovery is None,
     )
@@ -123,6 +127,7 @@ def ended(state: TaskState, event: StepEnded) -> TaskState:
             deadline=event.deadline,
             result=event.result,
             evidence=event.op,
+            why="" if event.status == "completed" else event.reason[:WHY],
         )
         if step.id == event.step
         else step

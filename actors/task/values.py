@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..context.measure import canonical
+from ..plan.standing import output_step
 
-__all__ = ["is_portable", "parsed"]
+if TYPE_CHECKING:
+    from .state import TaskState
+
+__all__ = ["is_portable", "output_of", "parsed"]
 
 DEEPEST = 64  # levels of nesting; the interpreter's own limit is no limit of ours
+
+
+def output_of(state: TaskState) -> str:
+    """The JSON text of a task's output: the result of its `output_step`."""
+    last = output_step(state.plan, state.statuses())
+    return next((step.result for step in state.steps if step.id == last), "")
 
 
 def parsed(text: str) -> Any:

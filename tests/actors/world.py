@@ -265,7 +265,12 @@ def declaration(request: ModelRequest) -> str:
     text = request.messages[-1]["content"]
     steps = dict(re.findall(r"([\w-]+): (\w+)[,.]", text[text.index("Steps: ") :]))
     done = [name for name, status in steps.items() if status == "completed"]
-    left = [name for name in steps if name not in done]
+    left = [
+        name
+        for which in ("running", "pending", "failed", "limited", "timed_out")
+        for name, status in steps.items()
+        if status == which
+    ]
     said = {
         "done": done,
         "next": left[0] if left else None,

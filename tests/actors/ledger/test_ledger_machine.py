@@ -50,6 +50,9 @@ class LedgerAgainstList(RuleBasedStateMachine):
         self.state = LedgerState()
         self.listed: list[Known] = []
         self.step = 0
+        self.steps = 1
+        self.since = 0  # operations, when this step began or went on
+        self.half: set[str] = set()
         self.kept, entry.KEPT = entry.KEPT, FEW
 
     def teardown(self) -> None:
@@ -67,6 +70,7 @@ class LedgerAgainstList(RuleBasedStateMachine):
             request_id=one.key,
             arguments=one.key,
             not_after=0.0,
+            holds=tuple(sorted(self.half - {one.step})),
         )
         self.state = apply(self.state, event)
 
@@ -83,11 +87,13 @@ class LedgerAgainstList(RuleBasedStateMachine):
         key=st.sampled_from("kl"),
     )
     def call(self, effect: Effect, key: str) -> None:
-        # An effect's key is its own, whatever its class.
-        one = Known(len(self.listed) + 1, f"s{self.step}", effect, f"{effect} {key}")
+        # An effect's key is its own, whatever its class, and its step's.
+        step = f"s{self.step}"
+        one = Known(len(self.listed) + 1, step, effect, f"{step} {effect} {key}")
         self.listed.append(one)
         self.register(one)
-        closed = [k for k in self.in_step() if k.effect == "read" and not k.open]
+        new = [k for k in self.in_step() if k.op > self.since]
+        closed = [k for k in new if k.effect == "read" and not k.open]
         kept = [k.op for k in closed if k.op in self.state.entries]
         assert len(kept) < FEW
         assert kept == [k.op for k in closed][-len(kept) :] or not kept
@@ -106,12 +112,27 @@ class LedgerAgainstList(RuleBasedStateMachine):
             one.again()
             self.register(one)
 
-    @rule()
-    def next_step(self) -> None:
-        self.step += 1
+    @rule(stuck=st.booleans())
+    def next_step(self, stuck: bool) -> None:
+        self.leave(self.steps, stuck)
+        self.steps += 1
+
+    @rule(data=st.data(), stuck=st.booleans())
+    def go_on_with_a_stuck_step(self, data: Any, stuck: bool) -> None:
+        if left := sorted(self.half):
+            self.leave(int(data.draw(st.sampled_from(left))[1:]), stuck)
+
+    def leave(self, for_step: int, stuck: bool) -> None:
+        if stuck:
+            self.half.add(f"s{self.step}")
+        self.step, self.since = for_step, len(self.listed)
+        self.half.discard(f"s{for_step}")
         self.call("once", "k")
         for one in self.listed:
-            assert (one.op in self.state.entries) == (one.open or one in self.in_step())
+            mine = one in self.in_step() and one.op > self.since
+            held = one.step in {*self.half, f"s{self.step}"} and one.effect != "read"
+            there = one.op in self.state.entries
+            assert there == (one.open or mine or held)
 
     @rule(
         data=st.data(),
@@ -172,19 +193,20 @@ class LedgerAgainstList(RuleBasedStateMachine):
 
     @invariant()
     def failures_are_those_of_calls_that_ran(self) -> None:
+        step = f"s{self.step}"
         for key in {one.key for one in self.in_step() if one.effect != "read"}:
             failed = [
                 one.op
                 for one in self.listed
-                if one.key == key
+                if (one.key, one.step) == (key, step)
                 and one.op in self.state.entries
                 and one.status == "failed"
                 and one.by in ("run", "probe")
             ]
-            assert failures(self.state, "f", key, 0) == len(failed)
+            assert failures(self.state, step, "f", key, 0) == len(failed)
             if failed:
-                assert failures(self.state, "f", key, failed[-1]) == 1
-                assert failures(self.state, "f", key, failed[-1] + 1) == 0
+                assert failures(self.state, step, "f", key, failed[-1]) == 1
+                assert failures(self.state, step, "f", key, failed[-1] + 1) == 0
 
 
 TestLedgerAgainstList = LedgerAgainstList.TestCase  # P2

@@ -29,8 +29,14 @@ def fold(*events: Event) -> TaskState:
 
 def submitted(*steps: str, deadline: float | None = None) -> TaskSubmitted:
     plans = tuple(
-        PlanStep(id=step, goal=f"do {step}", done="", max_iterations=5)
-        for step in steps
+        PlanStep(
+            id=step,
+            goal=f"do {step}",
+            done="",
+            max_iterations=5,
+            needs=steps[max(place - 1, 0) : place],
+        )
+        for place, step in enumerate(steps)
     )
     return TaskSubmitted(
         task="t",

@@ -131,7 +131,7 @@ def test_a_step_is_retried_so_often_and_then_the_task_pauses() -> None:
         EndStep("a", "limited", "5 iterations without an accepted answer", again=False),
     )
     (stop,) = due(*events, ended("a", "limited", reason="enough"))
-    assert stop == StopFor("limited", "step a: a: enough", "resume")
+    assert stop == StopFor("limited", "step a: enough", "resume")
 
 
 def test_an_interrupted_step_is_recovered_before_it_is_tried_again() -> None:
@@ -177,7 +177,7 @@ def test_a_step_that_ended_badly_stops_the_task_until_it_is_resumed(
     status: str,
 ) -> None:
     events = (*RUNNING, ended("a", status, reason="why"))
-    assert due(*events) == (StopFor(status, "step a: a: why", "resume"),)
+    assert due(*events) == (StopFor(status, "step a: why", "resume"),)
     paused = TaskPaused(reason=status, detail="", ends_with="resume", epoch=1)
     assert due(*events, paused) == ()
     assert due(*events, paused, TaskResumed(by="me")) == (StartStep("a", 2),)

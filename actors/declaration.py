@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .anchors import ANCHOR_NAME, ANCHORS
 from .errors import Misuse
+from .naming import NAME
 from .storable import is_storable
 from .windows.limit import is_service
 
@@ -44,6 +45,7 @@ def check(tool: Tool, *, settles: bool, failed: object, unknown: object) -> None
         _of_processes(tool),
         _result(tool),
         _service(tool),
+        _counts(tool),
         _identity(tool),
         _errors(failed, unknown),
     )
@@ -162,6 +164,16 @@ def _service(tool: Tool) -> Iterator[str]:
             f"service={tool.service!r} must be a name such as 'smtp', the one that a "
             "RateLimit gives"
         )
+
+
+def _counts(tool: Tool) -> Iterator[str]:
+    name = tool.counts_as
+    if name is None:
+        return
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        yield f"counts_as={name!r} must be a name such as 'emails_sent'"
+    elif tool.effect == "read":
+        yield f"counts_as={name!r} is of a read, which has no effect; drop it"
 
 
 def _identity(tool: Tool) -> Iterator[str]:

@@ -672,7 +672,7 @@ class EffectRegistered(Event, frozen=True, kw_only=True, omit_defaults=True):
     `approval` the approval that let it through, `model` the model that is asked,
     `edited` who made another call of the one that the model made, `undoes` the effect
     that it takes back, `holds` the steps that stopped half-way: what they did is kept
-    until they go on.
+    until they go on. `counts_as` is what the tool says that its effects are.
     """
 
     op: int
@@ -694,6 +694,7 @@ class EffectRegistered(Event, frozen=True, kw_only=True, omit_defaults=True):
     model: str = ""
     undoes: Undoes | None = None
     holds: tuple[str, ...] = ()
+    counts_as: str = ""
 
 
 class EffectRecorded(Event, frozen=True, kw_only=True):

@@ -124,6 +124,7 @@ class Tool:
         max_wait: float,
         loop_key: Sequence[str],
         volatile: Sequence[str],
+        counts_as: str | None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -137,6 +138,7 @@ class Tool:
         self.key = key
         self.max_result = max_result
         self.service = service
+        self.counts_as = counts_as
         self.repeat = repeat
         self.patience = max_wait if poll else 0.0
         self.loop_key = tuple(loop_key)
@@ -250,6 +252,7 @@ def tool(
     max_wait: float = ...,
     loop_key: Sequence[str] = ...,
     volatile: Sequence[str] = ...,
+    counts_as: str | None = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -278,6 +281,7 @@ def tool(
     max_wait: float = MAX_WAIT,
     loop_key: Sequence[str] = (),
     volatile: Sequence[str] = (),
+    counts_as: str | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function as a tool; say what its repetition would do.
 
@@ -336,6 +340,8 @@ def tool(
         loop_key: arguments that alone say what is done: two calls with the same ones
             are the same action, whatever the rest is.
         volatile: arguments that say nothing of what is done (a nonce, a thought).
+        counts_as: what its effects are counted as in a checkpoint document:
+            ``"emails_sent"``; its name by default.
 
     Raises:
         Misuse: when the declaration contradicts itself or has no schema.
@@ -369,6 +375,7 @@ def tool(
             max_wait=max_wait,
             loop_key=loop_key,
             volatile=volatile,
+            counts_as=counts_as,
         )
 
     return declare if function is None else declare(function)

@@ -26,6 +26,7 @@ __all__ = [
     "facts_text",
     "hit_lines",
     "log_line",
+    "pairs",
     "result_text",
     "sheet_text",
     "spend_text",
@@ -89,7 +90,7 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
     """All about one task."""
     from .views_waiting import waiting_text
 
-    yield from _pairs(
+    yield from pairs(
         ("task", sheet.task),
         ("agent", sheet.agent),
         ("sub-task of", sheet.parent),
@@ -239,7 +240,7 @@ def _spend_row(line: SpendLine) -> tuple[str, ...]:
 def result_text(result: Result) -> Iterator[str]:
     """What a task came to, as `perdure run` prints it."""
     done = sum(status == "completed" for status in result.steps.values())
-    yield from _pairs(
+    yield from pairs(
         ("task", result.task),
         ("status", result.status),
         ("reason", result.reason),
@@ -352,10 +353,10 @@ def table(
         yield "  ".join(cells).rstrip()
 
 
-def _pairs(*pairs: tuple[str, str]) -> Iterator[str]:
+def pairs(*given: tuple[str, str]) -> Iterator[str]:
     """Names and values in two columns; empty values are left out, lines are kept."""
-    wide = max(len(name) for name, value in pairs if value)
-    for name, value in pairs:
+    wide = max(len(name) for name, value in given if value)
+    for name, value in given:
         if value:
             first, *more = tame(value).split("\n")
             yield f"{name:<{wide}}  {first}"

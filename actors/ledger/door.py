@@ -222,6 +222,7 @@ class Door:
         reused: int | None = None,
         named: str = "",
     ) -> EffectRegistered:
+        tool = self._ledger.agent.tool_of(wanted.name, undo=wanted.undoes is not None)
         return EffectRegistered(
             op=wanted.op,
             attempt=wanted.attempt,
@@ -242,6 +243,7 @@ class Door:
             model=self._ledger.agent.model.name if wanted.kind == "model" else "",
             undoes=wanted.undoes,
             holds=wanted.holds,
+            counts_as="" if tool is None or effect == "read" else tool.counts_as or "",
         )
 
     def _by_rule(

@@ -210,7 +210,7 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
             fields = {
                 name: getattr(event, name)
                 for name in EffectRegistered.__struct_fields__
-                if name != "holds"
+                if name in Entry.__struct_fields__
             }
             entries = {**_kept(state, event), event.op: Entry(**fields)}
             return LedgerState(

@@ -166,8 +166,10 @@ def make_tools(place: Workplace) -> list[Tool]:
     return [
         tool(effect="read")(list_tables),
         tool(effect="read")(query_rows),
-        tool(effect="idempotent")(write_report),
-        tool(effect="once", probe=make_probe(place))(send_mail),
+        tool(effect="idempotent", counts_as="files_written")(write_report),
+        tool(effect="once", probe=make_probe(place), counts_as="emails_sent")(
+            send_mail
+        ),
     ]
 
 

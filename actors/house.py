@@ -16,6 +16,7 @@ from .budget.account import Budget
 from .events import Event
 from .executor.executor import Executor
 from .memory.library import Library
+from .speech import Piece
 from .windows.limit import RateLimit
 from .withdrawn import Withdrawn
 
@@ -39,6 +40,7 @@ class House:
         journal, open_journal: the open store, and how to open it again after it failed.
         unknown_price: what becomes of a model call whose price nobody gave, where cost
             is limited.
+        heard: told what models say while they still write; must be short.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class House:
         resume: bool,
         open_journal: Callable[[], Journal],
         journal: Journal,
+        heard: Callable[[Piece], None],
         unknown_price: Literal["refuse", "warn"] = "refuse",
         limits: Mapping[str, RateLimit] | None = None,
     ) -> None:
@@ -69,6 +72,7 @@ class House:
         self.new_id = new_id
         self.resume = resume
         self.unknown_price = unknown_price
+        self.heard = heard
         self.held: set[str] | None = None  # by admission, when it first starts
         self.withdrawn = Withdrawn()
         self.open_journal = open_journal

@@ -6,6 +6,7 @@ A message is plain JSON in the shape that chat models share: ``{"role": ...,
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -15,6 +16,8 @@ __all__ = [
     "Model",
     "ModelReply",
     "ModelRequest",
+    "Streaming",
+    "StreamingModel",
     "ToolCall",
     "ToolSchema",
     "Usage",
@@ -80,4 +83,28 @@ class Model(Protocol):
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Answer one request; raise what the transport raised."""
+        ...
+
+
+Streaming: TypeAlias = Callable[
+    [ModelRequest, Callable[[str], None]], Awaitable[ModelReply]
+]
+
+
+@runtime_checkable
+class StreamingModel(Model, Protocol):
+    """A model that also says what it writes while it still writes.
+
+    It is then asked so for every call, whether somebody watches or not: watching
+    changes nothing.
+    """
+
+    @property
+    def complete_streaming(self) -> Streaming | None:
+        """Answers one request as `complete` does, and raises what that raises.
+
+        It calls its second argument with each piece of the reply's text as it comes,
+        on any thread; that returns at once and raises nothing. What is returned is the
+        reply, whatever was said before. None where this model is not to stream.
+        """
         ...

@@ -37,6 +37,7 @@ from .errors import (
     TaskNotFound,
     UseAsync,
 )
+from .feed import TaskEvent
 from .handle import Handle
 from .result import Result
 from .runtime import Runtime
@@ -66,6 +67,7 @@ __all__ = [
     "Step",
     "StoreBusy",
     "StoreRefused",
+    "TaskEvent",
     "TaskNotFound",
     "Tool",
     "ToolContext",

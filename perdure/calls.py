@@ -25,14 +25,15 @@ from .actors.protocol import (
 )
 from .actors.task.rows import TaskRow
 from .errors import Misuse, StoreRefused, TaskNotFound
+from .following import Following
 from .handle import Handle
 from .memory import Memory
 from .people import PeopleCalls, check_words
 from .reading import Reading
 from .result import ENDED, STOPPED, Result, Until, ending, result_of
+from .stands import is_asked
 from .storage.reader import Reader
-from .supervision.promise import Promise
-from .waiters import Waiters
+from .waiters import LOOK_AGAIN, Waiters, as_future
 
 if TYPE_CHECKING:
     from .views import TaskLine
@@ -41,11 +42,10 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskCalls"]
 
-LOOK_AGAIN = 1.0  # seconds until a waiter looks again at a store that did not answer
 CANCELLED = ENDED | {"parked"}  # where a cancelled task ends, or can get no further
 
 
-class TaskCalls(PeopleCalls):
+class TaskCalls(PeopleCalls, Following):
     """The half of a `Runtime` that answers callers, on any thread or loop."""
 
     _agents: Mapping[str, Agent]
@@ -125,7 +125,7 @@ class TaskCalls(PeopleCalls):
                 if found is not None and self._counts(task, found, until):
                     return found
                 self._refuse_if_over()
-                stop = _as_future(promise, loop)
+                stop = as_future(promise, loop)
                 if sure:
                     await stop
                 else:
@@ -152,7 +152,7 @@ class TaskCalls(PeopleCalls):
         from . import views
 
         def goes_on(reader: Reader) -> bool:
-            return _is_asked(reader, task) or views.goes_on(reader, task)
+            return is_asked(reader, task) or views.goes_on(reader, task)
 
         try:
             found = self.result(task)
@@ -360,28 +360,3 @@ class TaskCalls(PeopleCalls):
     async def aresolve(self, effect: str, **options: Any) -> bool:
         """`resolve` for event loops; the same arguments."""
         return await asyncio.to_thread(self.resolve, effect, **options)
-
-
-def _is_asked(reader: Reader, task: str) -> bool:
-    """Whether a command for this task, or one for what any asks, has no answer yet."""
-    return any(
-        one.subject == task or one.kind in ("approve", "reject", "answer")
-        for one in reader.commands()
-    )
-
-
-def _as_future(
-    promise: Promise, loop: asyncio.AbstractEventLoop
-) -> asyncio.Future[None]:
-    future: asyncio.Future[None] = loop.create_future()
-
-    def settle() -> None:
-        if future.done():
-            return
-        try:
-            future.set_result(promise.get(0.0))
-        except BaseException as error:
-            future.set_exception(error)
-
-    promise.add_done_callback(lambda _: loop.call_soon_threadsafe(settle))
-    return future

@@ -6,6 +6,8 @@ commands:
   effects [ID]  contacts with the outside, each with every status it had; with
                 --unknown those that may have happened, and that wait for a person
   log ID        its events in order, as a log file has them
+  watch ID      its events, and those that come until it has ended: --after SEQ,
+                --until stopped, --subtasks; with --json one event a line
   request ID    what the model was shown: the newest request of a task, or that of
                 --round N, rendered again from the log; --why says of each unit why
                 it was kept, shrunk or dropped, --layers sorts it by layer as JSON
@@ -42,9 +44,9 @@ commands:
                 take it out of the store for good; a task must have ended
   demo          a real report job that is killed and recovered
 
-ps, show, effects, log, request, checkpoint, recall, spend, facts and export only read:
-they work while a runtime runs, after it was killed, and on a store at rest. ID may be
-the beginning of an id, if no other task's id begins like it.
+ps, show, effects, log, watch, request, checkpoint, recall, spend, facts and export only
+read: they work while a runtime runs, after it was killed, and on a store at rest. ID
+may be the beginning of an id, if no other task's id begins like it.
 
 cancel, resume, extend, limit, approve, reject, answer, resolve, know, confirm, drop
 and erase are kept in the store and applied by the runtime that has it open, else by the
@@ -103,6 +105,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
     "show": (".cli_read", "Show one task."),
     "effects": (".cli_read", "Show contacts with the outside."),
     "log": (".cli_read", "Show a task's events in order."),
+    "watch": (".cli_watch", "Show a task's events, and those that come."),
     "request": (".cli_read", "Show what the model was shown."),
     "spend": (".cli_read", "Show what one task, or all of them, used."),
     "checkpoint": (".cli_checkpoint", "Show a task as one document."),

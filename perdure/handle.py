@@ -11,6 +11,8 @@ from .result import Result, ending
 
 if TYPE_CHECKING:
     from .calls import TaskCalls
+    from .following import AsyncEvents, Events
+    from .stands import FollowUntil
 
 __all__ = ["Handle"]
 
@@ -48,6 +50,59 @@ class Handle:
     def result(self) -> Result | None:
         """The result if the task stands at a stop, else None."""
         return self._runtime.result(self.id)
+
+    def events(
+        self,
+        after: int = 0,
+        *,
+        until: FollowUntil = "ended",
+        subtasks: bool = False,
+        partial: bool = False,
+        timeout: float | None = None,
+    ) -> Events:
+        """Iterate over the task's events: those in the log, then those that come.
+
+        Each comes once, in the order of the log, when it is durable. The loop ends
+        behind the last event of a task that has ended. Leaving it early frees all that
+        it held; `close()` does so from anywhere.
+
+        Args:
+            after: go on behind this `seq`, that of the last event seen.
+            until: ``stopped`` ends it at the next stop, too: paused or parked.
+            subtasks: the events of its sub-tasks as well.
+            partial: also what a model that can stream has said so far, in pieces
+                marked `provisional`. They are of this process only, never come again,
+                and are left out where a reader is too slow for them.
+            timeout: seconds to wait for each event.
+
+        Raises:
+            Misuse: naming the argument, the value and the fix.
+            UseAsync: inside an event loop.
+
+        In the loop: TimeoutError, after which it can go on; RuntimeClosed or
+        RuntimeFailed where nothing more will come, and `after` goes on elsewhere.
+        """
+        return self._runtime.events(
+            self.id,
+            after,
+            until=until,
+            subtasks=subtasks,
+            partial=partial,
+            timeout=timeout,
+        )
+
+    def aevents(
+        self,
+        after: int = 0,
+        *,
+        until: FollowUntil = "ended",
+        subtasks: bool = False,
+        partial: bool = False,
+    ) -> AsyncEvents:
+        """`events` for event loops, for `async for`; holds no thread while it waits."""
+        return self._runtime.aevents(
+            self.id, after, until=until, subtasks=subtasks, partial=partial
+        )
 
     def pause(self, by: str = "operator") -> bool:
         """Stop after the operations in flight; False where it is not running."""

@@ -58,6 +58,7 @@ from .telling import Notices, Teller
 from .tree import root_spec
 from .waiters import Waiters
 from .watch import FRONT, FrontDesk, Openings
+from .watchers import Watchers
 
 __all__ = ["Runtime"]
 
@@ -131,6 +132,7 @@ class Runtime(Submitting, ErasingCalls):
         self._codec = Codec(EVENTS)
         self._teller: Teller | None = None
         self._waiters = Waiters(self._dispatcher)
+        self._watchers = Watchers(self._dispatcher)
         self._reading = Reading(self._open_reader)
         journal = self._open_first()
         try:
@@ -138,7 +140,7 @@ class Runtime(Submitting, ErasingCalls):
             notices = None
             if on_event is not None:
                 notices = Notices(on_event, self._dispatcher, self._log)
-            teller = Teller(self._sink, self._waiters, notices)
+            teller = Teller(self._sink, self._waiters, self._watchers, notices)
             self._reading.read(lambda reader: teller.follow(journal, reader))
             self._teller = teller
         except BaseException:
@@ -169,6 +171,7 @@ class Runtime(Submitting, ErasingCalls):
             journal=journal,
             unknown_price=unknown_price,
             limits=limited,
+            heard=self._watchers.say,
         )
         self._openings = Openings(self._dispatcher)
         self._system.spawn(
@@ -226,6 +229,7 @@ class Runtime(Submitting, ErasingCalls):
                 journal.close(0.0)
                 raise
             self._waiters.look_again()
+            self._watchers.look_again()
         return journal
 
     def _open_reader(self) -> Reader:
@@ -244,6 +248,7 @@ class Runtime(Submitting, ErasingCalls):
         )
         self._openings.fail(self._failed)
         self._waiters.fail(self._failed)
+        self._watchers.fail(self._failed)
 
     # ── tasks ────────────────────────────────────────────────────────────────────
 
@@ -312,6 +317,7 @@ class Runtime(Submitting, ErasingCalls):
             self._log("journal.trouble", kind="close", detail=str(error), retry_in=0.0)
         self._openings.fail(over)
         self._waiters.fail(over)
+        self._watchers.fail(over)
         hit("runtime.close.after")
         self._let_dispatcher_go()
         self._sink.close()

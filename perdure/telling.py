@@ -15,6 +15,7 @@ from .storage.records import Record
 from .supervision.dispatch import Dispatcher
 from .supervision.lifecycle import crash_of
 from .waiters import Waiters
+from .watchers import Watchers
 
 __all__ = ["Callback", "Notices", "Teller"]
 
@@ -73,9 +74,16 @@ class Teller:
     begins with them.
     """
 
-    def __init__(self, sink: Sink, waiters: Waiters, notices: Notices | None) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        waiters: Waiters,
+        watchers: Watchers,
+        notices: Notices | None,
+    ) -> None:
         self._sink = sink
         self._waiters = waiters
+        self._watchers = watchers
         self._notices = notices
         self._told: int | None = None  # seq of the last record
 
@@ -98,6 +106,7 @@ class Teller:
     def _tell(self, records: Sequence[Record]) -> None:
         self._write(records)
         self._told = records[-1].seq
+        self._watchers.flushed(records)
         for record in records:
             if record.type in NOTICES:
                 self._notice(record)
@@ -111,6 +120,7 @@ class Teller:
         name, fields = line_of(record)
         if record.type in STOPS:
             self._waiters.stopped(fields["task"])
+            self._watchers.news([fields["task"]])  # a park stands in another stream
         if fields.get("reason") in RESTS:
             return  # it goes on by itself
         if self._notices is not None:

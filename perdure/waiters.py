@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 from .supervision.dispatch import Dispatcher
 from .supervision.promise import Promise
 
-__all__ = ["Waiters"]
+__all__ = ["LOOK_AGAIN", "Waiters", "as_future"]
+
+LOOK_AGAIN = 1.0  # seconds until a waiter looks again at a store that did not answer
 
 
 class Waiters:
@@ -61,3 +64,21 @@ class Waiters:
         for promises in waiting.values():
             for promise in promises:
                 promise.fail(error)
+
+
+def as_future(
+    promise: Promise, loop: asyncio.AbstractEventLoop
+) -> asyncio.Future[None]:
+    """The promise as something to await in `loop`."""
+    future: asyncio.Future[None] = loop.create_future()
+
+    def settle() -> None:
+        if future.done():
+            return
+        try:
+            future.set_result(promise.get(0.0))
+        except BaseException as error:
+            future.set_exception(error)
+
+    promise.add_done_callback(lambda _: loop.call_soon_threadsafe(settle))
+    return future

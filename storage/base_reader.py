@@ -129,6 +129,14 @@ class Reader(ABC):
         with self._transaction():
             return list(_checked(self._page(after_seq, limit, prefix or "")))
 
+    def stretch(self, stream: str, after: int, limit: int) -> list[Record]:
+        """Return the records of one stream behind version `after`, at most `limit`.
+
+        It costs what it returns, however long the stream and the log are.
+        """
+        with self._transaction():
+            return list(_checked(self._stretch(stream, after, limit)))
+
     def fetch(self, seqs: Iterable[int]) -> list[Record]:
         """Return the records with these seqs, in the order of the log."""
         with self._transaction():
@@ -174,6 +182,9 @@ class Reader(ABC):
 
     @abstractmethod
     def _tail(self, stream: str, after_version: int) -> list[Record]: ...
+
+    @abstractmethod
+    def _stretch(self, stream: str, after: int, limit: int) -> list[Record]: ...
 
     @abstractmethod
     def _page(self, after_seq: int, limit: int, prefix: str) -> list[Record]: ...

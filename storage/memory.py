@@ -298,6 +298,9 @@ class MemoryReader(Reader):
     def _tail(self, stream: str, after_version: int) -> list[Record]:
         return self._store.streams.get(stream, [])[after_version:]
 
+    def _stretch(self, stream: str, after: int, limit: int) -> list[Record]:
+        return self._store.streams.get(stream, [])[after : after + limit]
+
     def _page(self, after_seq: int, limit: int, prefix: str) -> list[Record]:
         page: list[Record] = []
         log = self._store.log

@@ -13,6 +13,7 @@ from ..events import EffectRecorded, EffectRegistered
 from ..executor.executor import Outcome, Work
 from ..protocol import Given, Perform
 from ..rules import refusal
+from ..speech import Speech
 from ..tool import Tool, ToolContext
 from .entry import (
     Earlier,
@@ -58,9 +59,11 @@ class Door:
         not_after = ledger.house.now() + request.timeout
         key = effect_key(ledger.task, wanted.step, "model", "", wanted.op)
         registered = self._registration(wanted, "read", key, not_after)
+        house, attempt = ledger.house, wanted.attempt
         work = model_work(
             ledger.agent,
             request,
+            Speech(ledger.task, wanted.op, attempt, house.now, house.heard),
             key=ledger.work_key(wanted.op, wanted.attempt),
             not_after=not_after,
             forbidden=self._forbidden(wanted),

@@ -15,9 +15,10 @@ from ..events import Amounts
 from ..executor.executor import Outcome, Work
 from ..executor.isolated import Call, IsolatedRun
 from ..executor.work import told
-from ..model import ModelReply, ModelRequest, Usage
+from ..model import ModelReply, ModelRequest, StreamingModel, Usage
 from ..outcomes import RaisedElsewhere, rest_of
 from ..price import Price, cost_of
+from ..speech import Speech
 from ..tool import Effect, Tool, ToolContext
 from .entry import Entry
 
@@ -132,20 +133,30 @@ def _isolated(tool: Tool, arguments: str, context: ToolContext) -> IsolatedRun:
 def model_work(
     agent: Agent,
     request: ModelRequest,
+    speech: Speech,
     *,
     key: tuple[str, str],
     not_after: float,
     forbidden: Callable[[], str],
     deliver: Callable[[Outcome], None],
 ) -> Work:
-    """One model call."""
+    """One model call. What it says while it writes is `speech`, until its outcome."""
+
+    def delivered(outcome: Outcome) -> None:
+        speech.end()
+        deliver(outcome)
 
     async def call() -> Answered:
         # A copy, for the model's code to change: usage is estimated from ours.
         theirs = msgspec.structs.replace(
             request, messages=copied(request.messages), tools=copied(request.tools)
         )
-        reply = await agent.model.complete(theirs)
+        model = agent.model
+        streaming = isinstance(model, StreamingModel) and model.complete_streaming
+        if streaming:
+            reply = await streaming(theirs, speech.say)
+        else:
+            reply = await model.complete(theirs)
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model answered {type(reply).__name__}, no ModelReply")
         usage = usage_of(request, reply)
@@ -164,7 +175,7 @@ def model_work(
         timeout=request.timeout,
         not_after=not_after,
         forbidden=forbidden,
-        deliver=deliver,
+        deliver=delivered,
         kept=True,
     )
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable
 
 import msgspec
 
-from ..actors.model import ModelReply, ModelRequest
+from ..actors.model import ModelReply, ModelRequest, Streaming
 from .usage import estimate_usage
 
 __all__ = ["Scripted"]
+
+WORD = re.compile(r"\S+\s*|\s+")
 
 
 class Scripted:
@@ -19,14 +23,20 @@ class Scripted:
     Then a task that is killed and recovered gets the replies that an undisturbed one
     gets, and what the runtime forgets to put into a request is missed at once. It runs
     on the runtime's event loop, so it must be quick; what it raises fails the call.
-    A reply without usage gets the estimate of `perdure.models.usage`.
+    A reply without usage gets the estimate of `perdure.models.usage`. With ``stream``
+    it says its text word by word first, as a model does that streams.
     """
 
     def __init__(
-        self, fn: Callable[[ModelRequest], ModelReply], name: str = "scripted"
+        self,
+        fn: Callable[[ModelRequest], ModelReply],
+        name: str = "scripted",
+        *,
+        stream: bool = False,
     ) -> None:
         self._fn = fn
         self._name = name
+        self._streams = stream
 
     @property
     def name(self) -> str:
@@ -40,3 +50,17 @@ class Scripted:
         return msgspec.structs.replace(
             reply, usage=usage, model=reply.model or self._name
         )
+
+    @property
+    def complete_streaming(self) -> Streaming | None:
+        """`complete`, said in words; None without ``stream=True``."""
+        return self._stream if self._streams else None
+
+    async def _stream(
+        self, request: ModelRequest, said: Callable[[str], None]
+    ) -> ModelReply:
+        reply = await self.complete(request)
+        for word in WORD.findall(reply.content or ""):
+            said(word)
+            await asyncio.sleep(0)
+        return reply

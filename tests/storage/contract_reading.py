@@ -59,6 +59,28 @@ class ReadContract:
         ]
         assert bench.read(lambda r: r.durable_seq) == 8
 
+    def test_a_stretch_of_one_stream_is_read_from_any_version(
+        self, world: World
+    ) -> None:
+        bench = world.open()
+        for name in ("task/1", "task/1/ledger"):
+            bench.append(bench.lease(name), 1, 2, 3)
+        bench.commit()
+
+        def found(stream: str, after: int, limit: int) -> list[tuple[int, int]]:
+            records = bench.read(lambda r: r.stretch(stream, after, limit))
+            return [(record.seq, record.version) for record in records]
+
+        assert found("task/1/ledger", 0, 2) == [(4, 1), (5, 2)]
+        assert found("task/1/ledger", 2, 2) == [(6, 3)]
+        assert found("task/1", 3, 2) == found("task/2", 0, 2) == []
+        world.spoil_record(2)
+        assert found("task/1", 2, 9) == [(3, 3)]
+        error = error_of(
+            Undecodable, lambda: bench.read(lambda r: r.stretch("task/1", 0, 9))
+        )
+        assert error.subject == "record 2 of task/1"
+
     def test_a_spoilt_record_is_refused_and_the_rest_is_read(
         self, world: World
     ) -> None:

@@ -74,12 +74,14 @@ __all__ = [
     "RequestBuilt",
     "Reserved",
     "RestAsked",
+    "RetryAsked",
     "Settled",
     "SlotCame",
     "SlotDeferred",
     "SlotPromised",
     "SlotTaken",
     "StepEnded",
+    "StepRetried",
     "StepStarted",
     "SubtaskEnded",
     "SubtaskStarted",
@@ -426,6 +428,30 @@ class TaskResumed(Event, frozen=True, kw_only=True):
     by: str
     deadline: float | None = None
     anew: bool = True
+
+
+class RetryAsked(Event, frozen=True, kw_only=True):
+    """Somebody has a step done again; what is open of it is let go of first.
+
+    All counts of retries begin anew. `since` is the epoch that it was said for: it is
+    heard once.
+    """
+
+    step: str
+    by: str
+    since: int
+
+
+class StepRetried(Event, frozen=True, kw_only=True):
+    """Step `step` is pending anew, and so are those that need it: all the `steps`.
+
+    Their results are no facts any more; what they were, and whatever they did, stays in
+    the record. Their attempts count on.
+    """
+
+    step: str
+    steps: tuple[str, ...]
+    by: str
 
 
 class ApprovalAsked(Event, frozen=True, kw_only=True):
@@ -921,12 +947,14 @@ class TaskWoken(Event, frozen=True, kw_only=True):
 
     `order` says what for: to resume whatever it paused for, to end (``compensate``:
     and to take its effects back before), or (``again``) to look whether what it waits
-    for has come. An active task looks at it when it stops.
+    for has come. An active task looks at it when it stops. With `retry` that step is
+    done again.
     """
 
     task: str
     order: Literal["resume", "cancel", "compensate", "again"]
     by: str
+    retry: str = ""
 
 
 class TaskActivated(Event, frozen=True, kw_only=True):
@@ -1068,6 +1096,8 @@ EVENTS: tuple[type[Event], ...] = (
     StepEnded,
     TaskPaused,
     TaskResumed,
+    RetryAsked,
+    StepRetried,
     ApprovalAsked,
     ApprovalExpired,
     ApprovalTaken,

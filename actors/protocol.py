@@ -70,6 +70,7 @@ __all__ = [
     "ReserveReply",
     "Resolve",
     "Resume",
+    "Retry",
     "ReturnGrant",
     "Settle",
     "SettleReply",
@@ -121,6 +122,15 @@ class Asked(Message, frozen=True, kw_only=True):
 
 class Resume(Asked, frozen=True, kw_only=True):
     """Let a paused or parked task go on. Answered with True where one waited."""
+
+
+class Retry(Asked, frozen=True, kw_only=True):
+    """Have a step of a task that rests done again; without one, that where it stopped.
+
+    Answered with True; fails with Misuse where that cannot be.
+    """
+
+    step: str
 
 
 class WakeAgain(Asked, frozen=True, kw_only=True):

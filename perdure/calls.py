@@ -24,6 +24,7 @@ from .actors.protocol import (
     WakeAgain,
 )
 from .actors.task.rows import TaskRow
+from .again import Again
 from .errors import Misuse, StoreRefused, TaskNotFound
 from .following import Following
 from .handle import Handle
@@ -45,7 +46,7 @@ __all__ = ["TaskCalls"]
 CANCELLED = ENDED | {"parked"}  # where a cancelled task ends, or can get no further
 
 
-class TaskCalls(PeopleCalls, Following):
+class TaskCalls(PeopleCalls, Again, Following):
     """The half of a `Runtime` that answers callers, on any thread or loop."""
 
     _agents: Mapping[str, Agent]

@@ -20,6 +20,9 @@ commands:
                 give an agent a task and run it to its next stop
   cancel ID     end a task after the operations in flight
   resume ID     let a paused or parked task go on
+  retry ID [--from STEP]
+                have a step of a task that rests done again, and those that need it;
+                by default the step where it stopped
   extend ID     add to its limits: --tokens N, --model-calls N, --tool-calls N,
                 --cost AMOUNT
   limit ID      lower its limits to such amounts; below what is used, it pauses
@@ -48,9 +51,9 @@ ps, show, effects, log, watch, request, checkpoint, recall, spend, facts and exp
 read: they work while a runtime runs, after it was killed, and on a store at rest. ID
 may be the beginning of an id, if no other task's id begins like it.
 
-cancel, resume, extend, limit, approve, reject, answer, resolve, know, confirm, drop
-and erase are kept in the store and applied by the runtime that has it open, else by the
-next one. They wait --timeout seconds (5) for its answer.
+cancel, resume, retry, extend, limit, approve, reject, answer, resolve, know, confirm,
+drop and erase are kept in the store and applied by the runtime that has it open, else
+by the next one. They wait --timeout seconds (5) for its answer.
 
 The store is --store PATH, else PERDURE_STORE, else ./tasks.db. With --json the last
 line of stdout is one JSON value.
@@ -113,6 +116,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
     "run": (".cli_run", "Run an agent's task to its next stop."),
     "cancel": (".cli_ask", "End a task after the operations in flight."),
     "resume": (".cli_ask", "Let a paused or parked task go on."),
+    "retry": (".cli_again", "Have a step of a task done again."),
     "extend": (".cli_ask", "Add to a task's limits; one paused for money goes on."),
     "limit": (".cli_ask", "Lower a task's limits; below what is used, it pauses."),
     "approve": (".cli_ask", "Let a call run that waits for a person, or change it."),

@@ -28,6 +28,8 @@ NAMES: dict[str, str] = {
     "StepEnded": "step.ended",
     "TaskPaused": "task.paused",
     "TaskResumed": "task.resumed",
+    "RetryAsked": "task.retry_asked",
+    "StepRetried": "step.retried",
     "ApprovalAsked": "approval.asked",
     "ApprovalExpired": "approval.expired",
     "ApprovalTaken": "approval.taken",

@@ -123,6 +123,27 @@ class Handle:
         """`resume` for event loops."""
         return await asyncio.to_thread(self._runtime.resume, self.id, by)
 
+    def retry(self, step: str = "", by: str = "operator") -> None:
+        """Have a step of a task that rests done again, and those that need it.
+
+        The task goes on from there: their results are no facts any more, their attempts
+        count on, retries begin anew, and what is open of them is let go of (approvals
+        are dropped, sub-tasks cancelled). What they did stays done: the same call of a
+        ``once`` or ``idempotent`` tool is answered from the record.
+
+        Args:
+            step: its id; by default the one where the task stopped.
+            by: who says so; the model is told.
+
+        Raises Misuse where the task runs, is queued or has ended, where there is no
+        such step or it has not begun, and where an effect of it is in doubt.
+        """
+        self._runtime.retry(self.id, step, by)
+
+    async def aretry(self, step: str = "", by: str = "operator") -> None:
+        """`retry` for event loops."""
+        await asyncio.to_thread(self._runtime.retry, self.id, step, by)
+
     def cancel(
         self,
         by: str = "operator",

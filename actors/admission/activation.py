@@ -184,7 +184,11 @@ class Activation:
         admission.ripe.discard(task)
         hit("admission.activated", place.agent)
         wake = Wake(
-            since=place.since, order=place.order, by=place.by, clean=place.clean
+            since=place.since,
+            order=place.order,
+            by=place.by,
+            clean=place.clean,
+            retry=place.retry,
         )
         spec = self._family_of(task, epoch, place.agent, wake)
         start = StartChild(spec=spec, reply_to=admission.address)

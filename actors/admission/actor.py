@@ -37,6 +37,7 @@ from ..protocol import (
     Reply,
     Resolve,
     Resume,
+    Retry,
     Stopped,
     Submit,
     WakeAgain,
@@ -52,6 +53,7 @@ from .gate import Gate
 from .isolation import Isolation
 from .questions import Questions
 from .queue import QueueState, apply, due
+from .retrying import Retries
 from .verdicts import Verdicts
 
 __all__ = ["Admission"]
@@ -88,6 +90,7 @@ class Admission(Durable[QueueState]):
         self.questions = Questions(self)
         self.activation = Activation(self, family_of)
         self.commands = Commands(self)
+        self.retries = Retries(self)
         self.verdicts = Verdicts(self)
         self.erasing = Erasing(self)
         self.gate = Gate(self)
@@ -153,6 +156,8 @@ class Admission(Durable[QueueState]):
                 self.callers.submit(message)
             case Resume():
                 self.callers.resume(message)
+            case Retry():
+                self.retries.retry(message)
             case Pause(task=task, by=by, promise=promise):
                 self.callers.pause(task, by, promise)
             case Cancel():

@@ -33,6 +33,7 @@ from ..protocol import (
     Reply,
     Resolve,
     Resume,
+    Retry,
     Submit,
     WakeAgain,
 )
@@ -52,7 +53,7 @@ from .queue import Place
 if TYPE_CHECKING:
     from .actor import Admission
 
-__all__ = ["Callers"]
+__all__ = ["Callers", "leaving"]
 
 
 class Callers:
@@ -185,7 +186,7 @@ class Callers:
             return [], []
         if place.order == "cancel" and place.where != "parked":
             return [], []  # a cancel is not taken back
-        if place.where not in ("waiting", "parked") and not _leaving(place, row):
+        if place.where not in ("waiting", "parked") and not leaving(place, row):
             return [], []
         if place.order == "compensate" and place.where == "parked":
             order, by = "compensate", place.by
@@ -347,7 +348,7 @@ def _stops_woken(place: Place, row: TaskRow) -> bool:
     return stopped and place.where == "active" and row.reason in COMES
 
 
-def _leaving(place: Place, row: TaskRow) -> bool:
+def leaving(place: Place, row: TaskRow) -> bool:
     """Whether a task has paused, and nothing has it go on.
 
     It may be active still, or queued for a look at something else that came.
@@ -379,5 +380,7 @@ def _kind(message: Asked) -> str:
             return "answer"
         case Resolve():
             return "resolve"
+        case Retry():
+            return "retry"
         case _:
             return "resume"

@@ -32,6 +32,7 @@ from ..protocol import (
     Reply,
     Resolve,
     Resume,
+    Retry,
     WakeAgain,
 )
 from ..task.rows import ENDED, TaskRow
@@ -51,7 +52,7 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     operation, and says whether it `happened` and what text it gave; for `approve` JSON
     `arguments`, with a `tool` or without, are the call that is to be made instead;
     `compensate` is for `cancel`, `fact` for `know`, `about` for `erase`: a subject;
-    `text` is for `answer`.
+    `text` is for `answer`, `step` for `retry`.
     """
 
     by: str = "somebody"
@@ -67,6 +68,7 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     fact: Said | None = None
     about: str = ""
     text: str = ""
+    step: str = ""
 
 
 class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,6 +162,9 @@ class Commands:
                 self._admission.verdicts.resolve(resolve)
             case "resolve":
                 self._refuse(command, "say whether it happened: true or false")
+            case "retry":
+                retry = Retry(task=task, step=body.step, by=body.by, command=command.id)
+                self._admission.retries.retry(retry)
             case "erase" if body.about:
                 self._erase_facts(command, body)
             case "erase":

@@ -70,6 +70,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     not_before: float = 0.0
     parent: str = ""
     ending: bool = False  # it was told to end, whatever it was woken for since
+    retry: str = ""  # the step that its order has done again
 
     @property
     def woken(self) -> bool:
@@ -164,7 +165,7 @@ def apply(state: QueueState, event: Event) -> QueueState:
                 not_before=event.not_before or 0.0,
                 parent=event.parent,
             )
-        case TaskWoken(task=task, order=order, by=by):
+        case TaskWoken(task=task, order=order, by=by, retry=retry):
             old = state.tasks[task]
             where = "active" if old.where == "active" else "queued"
             # Only of a parked task can a cancel be taken back.
@@ -175,6 +176,7 @@ def apply(state: QueueState, event: Event) -> QueueState:
                 order=order,
                 by=by,
                 since=old.epoch + 1,
+                retry=retry,
                 lacks_agent=False,
                 deaths=0 if order == "resume" else old.deaths,
                 ending=order in ENDING or (old.ending and not back),

@@ -41,7 +41,9 @@ def wordless(event: Event) -> Event:
     match event:
         case TaskQueued():
             return change(event, key=None)
-        case TaskWoken() | TaskActivated():
+        case TaskWoken():
+            return change(event, by="", retry="")
+        case TaskActivated():
             return change(event, by="")
         case TaskParked():
             return change(event, reason="")

@@ -39,6 +39,7 @@ from .door import Door, Ended
 from .entry import Entry, LedgerState, apply, in_order
 from .inside import Inside
 from .keys import Keyed, KeyRead, Keys
+from .reopened import PageRead, Reopened
 from .resolve import ProbeAgain, Probed, Resolver, VerdictRead
 from .rows import evidence_rows, rows_of
 from .work import Answered, Returned, used
@@ -67,6 +68,7 @@ class Ledger(Durable[LedgerState]):
         self.door = Door(self)
         self.keys = Keys(self)
         self.inside = Inside(self)
+        self.reopened = Reopened(self)
         self.resolver = Resolver(self)
 
     def fold(self, state: LedgerState, event: Event) -> LedgerState:
@@ -110,7 +112,9 @@ class Ledger(Durable[LedgerState]):
         """Serve the task; hear the executor and the account."""
         match message:
             case Perform():
-                self._perform(message)
+                self.perform(message)
+            case PageRead():
+                self.reopened.read(message)
             case Ended(op=op, attempt=attempt, outcome=outcome):
                 self.ended(op, attempt, outcome)
             case Inquired():
@@ -148,14 +152,15 @@ class Ledger(Durable[LedgerState]):
 
     # ── perform ──────────────────────────────────────────────────────────────────
 
-    def _perform(self, wanted: Perform) -> None:
+    def perform(self, wanted: Perform) -> None:
+        """Take an attempt through the door, or say how it ended."""
         self.wanted[wanted.op] = wanted
         entry = self.state.entries.get(wanted.op)
         if entry is not None and entry.attempt >= wanted.attempt:
             self.decide(entry)
         elif wanted.kind == "model":
             self.door.call_model(wanted)
-        else:
+        elif self.reopened.knows(wanted):
             self.door.call_tool(wanted)
 
     # ── record, settle, answer ───────────────────────────────────────────────────

@@ -113,7 +113,8 @@ class Door:
             occurrence = wanted.op
         key = effect_key(ledger.task, wanted.step, tool.name, arguments, occurrence)
         same = find_same(ledger.state, key, wanted.op)
-        earlier = None if same is None else earlier_of(same)
+        earlier = ledger.reopened.find(key, wanted.op)
+        earlier = earlier if same is None else earlier_of(same)
         self._unless_made(wanted, tool, values, arguments, key, earlier)
 
     def named(

@@ -114,12 +114,16 @@ def earlier_of(entry: Entry) -> Earlier:
 
 
 class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries by operation, oldest first; failed operations of the task by call."""
+    """Entries by operation, oldest first; failed operations of the task by call.
+
+    `left` are the steps whose effects are in the record alone.
+    """
 
     version: int = 0
     step: str = ""
     entries: dict[int, Entry] = msgspec.field(default_factory=dict)
     failed: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    left: tuple[str, ...] = ()
 
 
 def effect_key(task: str, step: str, tool: str, arguments: str, occurrence: int) -> str:
@@ -214,7 +218,11 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
             }
             entries = {**_kept(state, event), event.op: Entry(**fields)}
             return LedgerState(
-                version=version, step=event.step, entries=entries, failed=state.failed
+                version=version,
+                step=event.step,
+                entries=entries,
+                failed=state.failed,
+                left=_left(state, entries),
             )
         case EffectRecorded():
             changed = _changed(
@@ -285,6 +293,16 @@ def _kept(state: LedgerState, event: EffectRegistered) -> dict[int, Entry]:
     ]
     gone = set(passing[: max(0, len(passing) - KEPT + 1)])
     return {op: entry for op, entry in state.entries.items() if op not in gone}
+
+
+def _left(state: LedgerState, kept: dict[int, Entry]) -> tuple[str, ...]:
+    """The steps whose effects are not all in the state any more."""
+    gone = [
+        one.step
+        for op, one in state.entries.items()
+        if op not in kept and one.effect != "read" and one.undoes is None
+    ]
+    return tuple(dict.fromkeys([*state.left, *gone]))
 
 
 def _passed(entry: Entry) -> bool:

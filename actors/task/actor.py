@@ -45,6 +45,7 @@ from .operations import Operations, TryAgain
 from .parting import Parting
 from .pipeline import Pipeline
 from .questions import Questions, RepliesFound
+from .retrying import Retrying
 from .rows import COMES, ENDED, Wake, task_row
 from .slots import Slots
 from .state import Op, TaskState, apply
@@ -84,6 +85,7 @@ class Task(Durable[TaskState]):
         self.pipeline = Pipeline(self)
         self.parting = Parting(self)
         self.steps = Steps(self)
+        self.retrying = Retrying(self)
         self.under_way: set[next_.Command] = set()
         self.judged = False
 
@@ -122,6 +124,7 @@ class Task(Durable[TaskState]):
             # It is about to pause for money that may have come since.
             deadline = self.steps.deadline()
             self.append(TaskResumed(by=self.wake.by, deadline=deadline, anew=False))
+        self.retrying.begin()
         self.knowledge.ask()
         begun = any(step.status != "pending" for step in state.steps)
         if not clean:
@@ -250,6 +253,10 @@ class Task(Durable[TaskState]):
                 self.compensation.clear(self.state.ops[op])
             case next_.Compensate():
                 self.compensation.look()
+            case next_.LetGo(op=op):
+                self.retrying.let_go(self.state.ops[op])
+            case next_.Reopen(step=step):
+                self.retrying.reopen(step)
             case next_.CancelSubtask(op=op):
                 self.under_way.discard(command)
                 self.subtasks.cancel(self.state.ops[op])
@@ -269,14 +276,14 @@ class Task(Durable[TaskState]):
             case next_.Declare():
                 self.pipeline.declare()
 
-    def abandon(self, op: Op) -> None:
-        """Let go of an operation that is not under way."""
+    def abandon(self, op: Op, why: str = "cancelled") -> None:
+        """Let go of an operation that is not under way; `why` begins the reason."""
         if op.op in self.operations.sent or self.operations.fetches(op):
             return  # its outcome is waited for
         doubt = op.doubt or op.op in self.operations.in_doubt
-        reason = "cancelled before it was started (not_started)"
+        reason = f"{why} before it was started (not_started)"
         if doubt:
-            reason = "cancelled; it may have run, and nobody could tell"
+            reason = f"{why}; it may have run, and nobody could tell"
         self.append(
             ActionObserved(
                 op=op.op,

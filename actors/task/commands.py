@@ -21,7 +21,9 @@ __all__ = [
     "EndStep",
     "Judge",
     "JudgeTask",
+    "LetGo",
     "Rebuild",
+    "Reopen",
     "StartStep",
     "StopFor",
     "VerifyEffects",
@@ -74,6 +76,19 @@ class CancelSubtask(msgspec.Struct, frozen=True, tag=True):
     """The task is cancelled: so is what it handed on; its end is waited for."""
 
     op: int
+
+
+class LetGo(msgspec.Struct, frozen=True, tag=True):
+    """Its step is to be done again: let go of an operation, in doubt find out first."""
+
+    op: int
+    attempt: int
+
+
+class Reopen(msgspec.Struct, frozen=True, tag=True):
+    """Put a step, and those that need it, back to where they had not begun."""
+
+    step: str
 
 
 class Clear(msgspec.Struct, frozen=True, tag=True):
@@ -138,6 +153,8 @@ Command: TypeAlias = (
     | CancelSubtask
     | Clear
     | Compensate
+    | LetGo
+    | Reopen
     | Rebuild
     | VerifyEffects
     | Declare

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from ..events import CallTool
 from ..guard.ladder import evidence
 from ..plan.standing import stuck_step
+from . import retried
 from .asked import of_the_task, waits_for
 from .asked import opened as asked_by
 from .commands import (
@@ -60,6 +61,8 @@ def decide(
         return _recover(state, declarations, now)
     if state.cancelled_by:
         return _cancel(state, now)
+    if state.retry is not None:
+        return retried.due(state, state.retry)
     if state.shortage is not None:
         return (_wind_up(state, state.shortage),)
     opened = state.open_ops()

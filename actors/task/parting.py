@@ -17,7 +17,7 @@ from ..protocol import (
     Stopped,
 )
 from . import closing
-from .commands import Abandon, Clear, Drive, StopFor
+from .commands import Abandon, Clear, Drive, LetGo, StopFor
 from .rows import ended_row, paused_row
 from .state import Op
 from .values import output_of
@@ -50,7 +50,7 @@ class Parting:
         if not state.cancelled_by or state.compensate:
             self.stopping = self.stopping or stop
         if op is not None:
-            kinds = Drive, Abandon, Clear
+            kinds = Drive, Abandon, Clear, LetGo
             commands = {kind(op.op, op.attempt) for kind in kinds}
             self._task.under_way.difference_update(commands)
 

@@ -9,7 +9,7 @@ import msgspec
 from ..events import Amounts, CallModel, CallTool
 from .rest import Rest
 
-__all__ = ["Op", "PauseState", "Recovery", "Shortage", "StepRecord"]
+__all__ = ["Op", "PauseState", "Recovery", "Retry", "Shortage", "StepRecord"]
 
 
 class Op(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +115,13 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     asked: str = ""
     confirmed: str = ""
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """The step that somebody has done again, once what is open of it is let go of."""
+
+    step: str
+    by: str
 
 
 class Shortage(msgspec.Struct, frozen=True, kw_only=True):

@@ -129,6 +129,7 @@ class Wake:
     """What a task is woken for; shared by the incarnations of one activation.
 
     `order` was given at epoch `since`: a resume counts against earlier pauses only.
+    `retry` is the step that is to be done again.
     The first incarnation may find that its last end was clean; no later one can.
     """
 
@@ -139,10 +140,12 @@ class Wake:
         order: Literal["run", "resume", "cancel", "compensate", "again"],
         by: str,
         clean: bool,
+        retry: str = "",
     ) -> None:
         self.since = since
         self.order = order
         self.by = by
+        self.retry = retry
         self.told = 0  # the recovery whose progress admission was last told of
         self._clean = clean
 

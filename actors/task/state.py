@@ -36,9 +36,11 @@ from ..events import (
     RejectionRepeated,
     RequestBuilt,
     RestAsked,
+    RetryAsked,
     SlotCame,
     SlotDeferred,
     StepEnded,
+    StepRetried,
     StepStarted,
     SubtaskEnded,
     SubtaskStarted,
@@ -56,12 +58,12 @@ from ..events import (
 from ..guard.ladder import GuardState
 from ..guard.tried import Tried
 from ..plan.standing import Standing, standings
-from . import asked, gates, observing, recoveries, stepping, summarised
+from . import asked, gates, observing, recoveries, retried, stepping, summarised
 from .asked import Question
 from .calibration import Seen
 from .failures import Failure, paused
 from .observing import no_room, noted
-from .parts import Op, PauseState, Recovery, Shortage, StepRecord
+from .parts import Op, PauseState, Recovery, Retry, Shortage, StepRecord
 from .rest import rest_after
 from .summarised import Summarised
 
@@ -117,6 +119,8 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     progressed: bool = True  # since the last recovery began
     retries: int = 0
     anew: int = 0  # failures of earlier operations are forgiven
+    retry: Retry | None = None
+    retried: int = 0  # the epoch of the newest retry that was heard
     outcome: TaskClosing | None = None
     fixed: str = ""  # the layer that the newest request began with
     seen: Seen = Seen()  # what its provider counts for the estimate of tokens
@@ -203,6 +207,8 @@ def apply(state: TaskState, event: Event) -> TaskState:
             return change(state, status="paused", pause=pause)
         case TaskResumed():
             return stepping.resumed(state, event)
+        case RetryAsked() | StepRetried():
+            return retried.after(state, event)
         case ApprovalAsked() | ApprovalExpired() | RejectionRepeated():
             return change(state, ops=gates.asking(state.ops, event))
         case TimerSet(op=op, at=at):

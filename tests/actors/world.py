@@ -425,6 +425,8 @@ def redone(store: MemoryStore) -> list[str]:
         key = task_of(record.stream), event.get("step", "")
         if record.type == "StepEnded" and event["status"] == "completed":
             done.add(key)
+        if record.type == "StepRetried":  # somebody said that they do not count
+            done -= {(key[0], step) for step in event["steps"]}
         if record.type in ("StepStarted", "DecisionMade") and key in done:
             again.append(f"{key[1]} by {record.type}")
     return again

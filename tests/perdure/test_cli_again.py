@@ -1,0 +1,71 @@
+"""Work done again by a command: on a store that is in use, and on one at rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure import Agent, Baseline, Step
+from perdure.cli import main
+from perdure.models import Scripted
+from tests.actors.world import World, follow, tools_of
+from tests.perdure.hosting import LONG, SCRIPT, opened
+from tests.perdure.test_cli_ask import perdure
+
+STORE = Path("tasks.db")
+HARD = Baseline(id="hard", step_iterations=2, task_retries=0, backoff_first=0.01)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PERDURE_STORE", raising=False)
+
+
+def stopping(world: World, right: list[bool]) -> Agent:
+    """An agent whose last step is accepted once somebody has put it right."""
+    return Agent(
+        name="agent",
+        instructions="Do each step.",
+        model=Scripted(follow(SCRIPT)),
+        tools=tools_of(world),
+        plan=[
+            *(Step(id=name, goal=f"Do {name}.") for name in SCRIPT),
+            Step(id="check", goal="Check it.", accept=lambda *_: bool(right)),
+        ],
+    )
+
+
+def test_retry_reaches_a_task_of_another_process() -> None:
+    world, right = World(), list[bool]()
+    with opened(STORE, stopping(world, right), baseline=HARD) as runtime:
+        task = runtime.submit("agent", "Send.")
+        assert task.wait(LONG).reason == "limited"
+        right.append(True)
+        code, value, _ = perdure("retry", task.id[:6], "--from", "send", "--by", "ann")
+        assert (code, value["said"]) == (0, "it goes on from step send")
+        assert task.wait(LONG).status == "completed"
+    assert [text for _, text in world.sent] == ["hello"]
+
+
+def test_a_retry_is_kept_until_the_store_is_next_opened() -> None:
+    world, right = World(), list[bool]()
+    with opened(STORE, stopping(world, right), baseline=HARD) as runtime:
+        task = runtime.submit("agent", "Send.").id
+        assert runtime.wait(task, LONG).reason == "limited"
+    assert perdure("retry", task, "--timeout", "0")[0] == 3
+    right.append(True)
+    with opened(STORE, stopping(world, right), baseline=HARD) as runtime:
+        assert runtime.wait(task, LONG).status == "completed"
+
+
+def test_a_retry_that_cannot_be_is_refused_with_the_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    world, right = World(), [True]
+    with opened(STORE, stopping(world, right), baseline=HARD) as runtime:
+        task = runtime.submit("agent", "Send.").id
+        assert runtime.wait(task, LONG).status == "completed"
+        assert main(["retry", task]) == 2
+        assert "has ended (completed): fork it instead" in capsys.readouterr().err

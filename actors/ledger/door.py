@@ -24,8 +24,8 @@ from .entry import (
     failed,
     failures,
     find_same,
-    request_id,
 )
+from .registration import registration
 from .work import model_work, tool_work
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Door:
         assert request is not None
         not_after = ledger.house.now() + request.timeout
         key = effect_key(ledger.task, wanted.step, "model", "", wanted.op)
-        registered = self._registration(wanted, "read", key, not_after)
+        registered = registration(self._ledger.agent, wanted, "read", key, not_after)
         house, attempt = ledger.house, wanted.attempt
         work = model_work(
             ledger.agent,
@@ -188,8 +188,14 @@ class Door:
         ledger = self._ledger
         timeout = tool.timeout or ledger.house.baseline.tool_timeout
         not_after = ledger.house.now() + timeout
-        registered = self._registration(
-            wanted, tool.effect, key, not_after, arguments=arguments, named=name
+        registered = registration(
+            self._ledger.agent,
+            wanted,
+            tool.effect,
+            key,
+            not_after,
+            arguments=arguments,
+            named=name,
         )
         if tool.inside:
             ledger.inside.ask(registered, values)
@@ -214,41 +220,6 @@ class Door:
         if tool.effect == "once":
             ledger.snapshot_before("a once effect is next")
         self._register_and_run(registered, work)
-
-    def _registration(
-        self,
-        wanted: Perform,
-        effect: Any,
-        key: str,
-        not_after: float,
-        *,
-        arguments: str = "",
-        reused: int | None = None,
-        named: str = "",
-    ) -> EffectRegistered:
-        tool = self._ledger.agent.tool_of(wanted.name, undo=wanted.undoes is not None)
-        return EffectRegistered(
-            op=wanted.op,
-            attempt=wanted.attempt,
-            step=wanted.step,
-            kind=wanted.kind,
-            name=wanted.name,
-            effect=effect,
-            key=key,
-            request_id=request_id(key),
-            arguments=arguments,
-            not_after=not_after,
-            call_id=wanted.call_id,
-            parent=wanted.parent,
-            reused=reused,
-            approval=wanted.approval,
-            edited=wanted.edited,
-            named=named,
-            model=self._ledger.agent.model.name if wanted.kind == "model" else "",
-            undoes=wanted.undoes,
-            holds=wanted.holds,
-            counts_as="" if tool is None or effect == "read" else tool.counts_as or "",
-        )
 
     def _by_rule(
         self, wanted: Perform, tool: Tool, values: dict[str, Any], arguments: str
@@ -326,7 +297,8 @@ class Door:
         ledger = self._ledger
         key = effect_key(ledger.task, wanted.step, wanted.name, "refused", wanted.op)
         ledger.append(
-            self._registration(
+            registration(
+                self._ledger.agent,
                 wanted,
                 "read",
                 key,
@@ -354,7 +326,9 @@ class Door:
         done = given.status == "completed"
         beside = {"unknown": given.books.unknown, "recovery": given.books.recovery}
         ledger.append(
-            self._registration(wanted, tool.effect, key, now, arguments=arguments),
+            registration(
+                self._ledger.agent, wanted, tool.effect, key, now, arguments=arguments
+            ),
             EffectRecorded(
                 op=wanted.op,
                 attempt=wanted.attempt,
@@ -377,7 +351,8 @@ class Door:
         """Answer from the record of the same effect, and mark it so (B37)."""
         ledger = self._ledger
         ledger.append(
-            self._registration(
+            registration(
+                self._ledger.agent,
                 wanted,
                 tool.effect,
                 key,

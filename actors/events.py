@@ -45,6 +45,7 @@ __all__ = [
     "EffectsVerified",
     "EstimatesLearned",
     "Event",
+    "ExpiryNear",
     "FactEnded",
     "FactStated",
     "FactsErased",
@@ -1035,6 +1036,18 @@ class QuestionAnswered(Event, frozen=True, kw_only=True):
     at: float
 
 
+class ExpiryNear(Event, frozen=True, kw_only=True):
+    """A fifth of its time is left to an approval or question, and nobody answered it.
+
+    `subject` is its id; from second `expires` since the epoch on it is of no use.
+    """
+
+    task: str
+    what: Literal["approval", "question"]
+    subject: str
+    expires: float
+
+
 class EffectResolved(Event, frozen=True, kw_only=True):
     """Somebody said whether an unknown effect happened; its ledger takes that up.
 
@@ -1149,6 +1162,7 @@ EVENTS: tuple[type[Event], ...] = (
     TaskParked,
     ApprovalAnswered,
     QuestionAnswered,
+    ExpiryNear,
     EffectResolved,
     CommandApplied,
     TaskLeft,

@@ -83,6 +83,7 @@ __all__ = [
     "Verified",
     "Verify",
     "WakeAgain",
+    "Warn",
     "WindowIsClosed",
 ]
 
@@ -184,10 +185,20 @@ class Erase(Asked, frozen=True, kw_only=True):
 
 
 class Remind(Message, frozen=True, kw_only=True):
-    """A task waits until second `at` since the epoch; its row says so, too."""
+    """A task waits until second `at` since the epoch; its row says so, too.
+
+    With `warns` somebody is to be warned then that this approval or question expires.
+    """
 
     task: str
     at: float
+    warns: str = ""
+
+
+class Warn(Message, frozen=True, kw_only=True):
+    """It is time to warn of an approval or a question that nobody has answered."""
+
+    subject: str
 
 
 class InboxChanged(Message, frozen=True, kw_only=True):

@@ -81,6 +81,7 @@ NAMES: dict[str, str] = {
     "TaskParked": "queue.parked",
     "ApprovalAnswered": "approval.answered",
     "QuestionAnswered": "question.answered",
+    "ExpiryNear": "expiry.near",
     "EffectResolved": "effect.resolved",
     "CommandApplied": "inbox.applied",
     "TaskLeft": "queue.left",

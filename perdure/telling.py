@@ -20,7 +20,7 @@ from .watchers import Watchers
 __all__ = ["Callback", "Notices", "Teller"]
 
 STOPS = frozenset({"TaskPaused", "TaskParked", "TaskClosed"})
-NOTICES = STOPS | {"Alerted"}
+NOTICES = STOPS | {"Alerted", "ExpiryNear"}
 WAITING = 10_000  # notices that a callback may be behind
 
 Callback: TypeAlias = Callable[[str, Mapping[str, Any]], None]

@@ -41,6 +41,7 @@ from ..protocol import (
     Stopped,
     Submit,
     WakeAgain,
+    Warn,
 )
 from ..requests import Overdue, Requests
 from ..task.rows import ENDED, TaskRow, Wake
@@ -55,6 +56,7 @@ from .questions import Questions
 from .queue import QueueState, apply, due
 from .retrying import Retries
 from .verdicts import Verdicts
+from .warnings import Warnings
 
 __all__ = ["Admission"]
 
@@ -88,6 +90,7 @@ class Admission(Durable[QueueState]):
         self.callers = Callers(self)
         self.answers = Answers(self)
         self.questions = Questions(self)
+        self.warnings = Warnings(self)
         self.activation = Activation(self, family_of)
         self.commands = Commands(self)
         self.retries = Retries(self)
@@ -168,6 +171,8 @@ class Admission(Durable[QueueState]):
                 self.answers.answer(message)
             case Reply():
                 self.questions.reply(message)
+            case Warn():
+                self.warnings.warn(message)
             case Resolve():
                 self.verdicts.resolve(message)
             case Erase():

@@ -131,7 +131,7 @@ class Answers:
             said = "taken back: an attempt that has begun is not touched"
         elif instead:
             said = f"changed: {instead} is judged as a call of its own"
-        admission.callers.wake_answered(message, task, event, said)
+        admission.callers.wake_answered(message, task, event, said, approval.op)
         # Whoever looks from now on finds the row, and reads end in their order.
         admission.read(lambda _: None, lambda _: self._readable(event))
         hit("approval.answered", approval.tool)

@@ -37,6 +37,7 @@ from ..protocol import (
     Submit,
     WakeAgain,
 )
+from ..task.expiring import no_warning
 from ..task.rows import (
     COMES,
     ENDED,
@@ -221,16 +222,23 @@ class Callers:
         self._wake_again(message, row, said, event, rows=[to])
 
     def wake_answered(
-        self, message: Answer, row: TaskRow, event: ApprovalAnswered, said: str
+        self,
+        message: Answer,
+        row: TaskRow,
+        event: ApprovalAnswered,
+        said: str,
+        op: int,
     ) -> None:
         """Somebody answered an approval; its task looks, now or when it stops."""
-        self._wake_again(message, row, said, event, rows=[answer_of(event)])
+        rows = [answer_of(event), no_warning(row.task, op)]
+        self._wake_again(message, row, said, event, rows=rows)
 
     def wake_replied(
-        self, message: Reply, row: TaskRow, event: QuestionAnswered
+        self, message: Reply, row: TaskRow, event: QuestionAnswered, op: int
     ) -> None:
         """Somebody answered a question; its task looks, now or when it stops."""
-        self._wake_again(message, row, "answered", event, rows=[said_of(event)])
+        rows = [said_of(event), no_warning(row.task, op)]
+        self._wake_again(message, row, "answered", event, rows=rows)
 
     def _wake_again(
         self,

@@ -97,7 +97,7 @@ class Questions:
             at=admission.house.now(),
         )
         self._given.add(question.question)
-        admission.callers.wake_replied(message, task, event)
+        admission.callers.wake_replied(message, task, event, question.op)
 
         def readable(_: object) -> None:
             self._given.discard(question.question)

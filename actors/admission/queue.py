@@ -12,6 +12,7 @@ from ..events import (
     CommandApplied,
     EffectResolved,
     Event,
+    ExpiryNear,
     ProgressSeen,
     QuestionAnswered,
     QueueReopened,
@@ -210,6 +211,7 @@ def apply(state: QueueState, event: Event) -> QueueState:
         case (
             ApprovalAnswered()
             | QuestionAnswered()
+            | ExpiryNear()
             | EffectResolved()
             | CommandApplied()
             | TaskErased()

@@ -19,6 +19,7 @@ from ..events import (
     CommandApplied,
     EffectResolved,
     Event,
+    ExpiryNear,
     QuestionAnswered,
     TaskActivated,
     TaskErased,
@@ -50,6 +51,8 @@ def wordless(event: Event) -> Event:
         case ApprovalAnswered():
             # The id of an approval is a digest of the arguments: those can be guessed.
             return change(event, approval="", by="", why="", tool="", arguments="")
+        case ExpiryNear():
+            return change(event, subject="")
         case QuestionAnswered():
             return change(event, answer="", by="")
         case EffectResolved():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...supervision.address import Address
 from ...supervision.lifecycle import Down, Up
 from ..agent import Agent
 from ..durable import Durable, Folded
@@ -306,9 +307,13 @@ class Task(Durable[TaskState]):
 
     def remind(self, seq: int, at: float) -> None:
         """Be woken at second `at`, by the row that is durable with `seq`."""
-        timers = self.house.address(TIMERS)
         message = Remind(task=self.id, at=at)
-        self.when_durable(seq, lambda: timers.tell(message))
+        self.when_durable(seq, lambda: self.timers.tell(message))
+
+    @property
+    def timers(self) -> Address:
+        """Who tells when it is time."""
+        return self.house.address(TIMERS)
 
     def _tell_progress(self) -> None:
         if self.state.progressed and self.state.recoveries > self.wake.told:

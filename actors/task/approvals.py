@@ -32,6 +32,7 @@ from ..rules import refusal
 from ..tool import Tool
 from .attempt import rules_of
 from .commands import Drive
+from .expiring import expiry_rows, no_expiry, remind
 from .rows import WAITS, ApprovalRow, approval_row, timer_row
 from .state import Op
 
@@ -196,11 +197,11 @@ class Approvals:
         )
         rows = [approval_row(row)]
         if asked.expires is not None:
-            rows.append(timer_row(task.id, op.op, asked.expires))
+            rows += expiry_rows(task.id, op.op, asked.approval, now, asked.expires)
         seq = task.append(asked, rows=rows)
         hit("approval.asked", action.tool)
         if asked.expires is not None:
-            task.remind(seq, asked.expires)
+            remind(task, seq, asked.approval, now, asked.expires)
 
     def _rest(self, op: Op, seconds: float) -> None:
         task = self._task
@@ -217,7 +218,8 @@ class Approvals:
             if op.gate == "waiting" and op.due > now:
                 self._task.remind(self._task.last_seq, op.due)
             elif op.gate == "asked" and op.expires is not None:
-                self._task.remind(self._task.last_seq, op.expires)
+                seq, at = self._task.last_seq, op.asked_at
+                remind(self._task, seq, op.approval, at, op.expires)
         self.look()
 
     def _fire(self, op: Op) -> None:
@@ -339,7 +341,7 @@ class Approvals:
         )
         rows = [approval_row(row)]
         if op.gate == "asked" and op.expires is not None:
-            rows.append(timer_row(self._task.id, op.op, None))
+            rows += no_expiry(self._task.id, op.op)
         return rows
 
 

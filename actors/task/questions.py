@@ -29,7 +29,8 @@ from ..tool import Tool
 from .asked import Question, about, of_the_task, opened, question_id
 from .attempt import rules_of
 from .commands import Drive
-from .rows import WAITS, QuestionRow, question_row, timer_row
+from .expiring import expiry_rows, no_expiry, remind
+from .rows import WAITS, QuestionRow, question_row
 from .state import Op
 
 if TYPE_CHECKING:
@@ -134,11 +135,11 @@ class Questions:
         )
         rows = [question_row(row)]
         if asked.expires is not None:
-            rows.append(timer_row(task.id, op, asked.expires))
+            rows += expiry_rows(task.id, op, asked.question, now, asked.expires)
         seq = task.append(asked, rows=rows)
         hit("question.asked", what or "ask")
         if asked.expires is not None:
-            task.remind(seq, asked.expires)
+            remind(task, seq, asked.question, now, asked.expires)
         return asked.question
 
     # ── the answer ───────────────────────────────────────────────────────────────
@@ -148,7 +149,8 @@ class Questions:
         task = self._task
         for question in opened(task.state):
             if question.expires is not None:
-                task.remind(task.last_seq, question.expires)
+                name, at = question.question, question.at
+                remind(task, task.last_seq, name, at, question.expires)
         self.look()
 
     def time_has_come(self) -> None:
@@ -263,7 +265,7 @@ class Questions:
         )
         rows = [question_row(row)]
         if question.expires is not None:
-            rows.append(timer_row(self._task.id, question.op, None))
+            rows += no_expiry(self._task.id, question.op)
         return rows
 
     def _tool(self, op: Op) -> Tool | None:

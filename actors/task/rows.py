@@ -119,10 +119,14 @@ class QuestionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that waits until second `at` since the epoch, from its row's key on."""
+    """A task that waits until second `at` since the epoch, from its row's key on.
+
+    With `warns` it does not: somebody is to be warned then that this expires.
+    """
 
     task: str
     at: float
+    warns: str = ""
 
 
 class Wake:

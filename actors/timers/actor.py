@@ -17,7 +17,7 @@ from ...supervision.actor import Actor
 from ...supervision.lifecycle import Up
 from ..house import House
 from ..names import ADMISSION, TIMER_ROWS
-from ..protocol import Remind, WakeAgain
+from ..protocol import Remind, WakeAgain, Warn
 from ..requests import BACKSTOP
 from ..task.rows import TimerRow
 
@@ -52,7 +52,7 @@ class Timers(Actor):
     def __init__(self, house: House) -> None:
         super().__init__()
         self.house = house
-        self._waiting: list[tuple[float, str]] = []  # a heap
+        self._waiting: list[tuple[float, str, str]] = []  # a heap
         self._rings_at = 0.0
         self._looks_again = False
         self._is_up = False
@@ -84,14 +84,14 @@ class Timers(Actor):
                     return
                 if isinstance(rows, BaseException):
                     raise rows
-                found = {(row.at, row.task) for row in rows}
+                found = {(row.at, row.task, row.warns) for row in rows}
                 self._waiting = sorted(found.union(self._waiting))
                 if not self._is_up:
                     self._is_up = True
                     self.ready()
-            case Remind(task=task, at=at):
-                if (at, task) not in self._waiting:
-                    heapq.heappush(self._waiting, (at, task))
+            case Remind(task=task, at=at, warns=warns):
+                if (at, task, warns) not in self._waiting:
+                    heapq.heappush(self._waiting, (at, task, warns))
             case Up(name=name) if name == ADMISSION:
                 self._read()
             case _LookAgain():
@@ -105,8 +105,11 @@ class Timers(Actor):
         now = self.house.now()
         admission = self.house.address(ADMISSION)
         while self._waiting and self._waiting[0][0] <= now:
-            _, task = heapq.heappop(self._waiting)
-            admission.tell(WakeAgain(task=task, by="timer"))
+            _, task, warns = heapq.heappop(self._waiting)
+            if warns:
+                admission.tell(Warn(subject=warns))
+            else:
+                admission.tell(WakeAgain(task=task, by="timer"))
             if not self._looks_again:
                 self._looks_again = True
                 self.after(BACKSTOP, _LookAgain())

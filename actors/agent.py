@@ -17,6 +17,7 @@ from .model import Model, ModelReply, ModelRequest, ToolSchema
 from .naming import NAME
 from .outcomes import NotSent
 from .plan.step import Plan, Step
+from .policy import Policy, is_async, refuse_with_policy
 from .price import Price
 from .rules import Rule, check_rules
 from .storable import is_storable
@@ -37,8 +38,17 @@ class FixedLayer(msgspec.Struct, frozen=True, kw_only=True):
         return canonical(msgspec.to_builtins(self)).encode()
 
 
+class NoModel:
+    """Stands in for a model: the agent is not registered, or has a policy instead."""
+
+    name = "none"
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        raise NotSent("the agent has no model")
+
+
 class Agent:
-    """A named agent: instructions, tools, a model, and how results are judged.
+    """A named agent: a model with instructions, or a policy; tools; what judges it.
 
     Args:
         name: registered under this name; tasks refer to it.
@@ -46,6 +56,9 @@ class Agent:
         tools: what `@tool` declared.
         model: anything with ``name`` and ``async complete(request)``; one that has a
             ``service`` is called as often as a `RateLimit` of that name allows.
+        policy: a function of a `PolicyView`, sync or async, that returns a `Call`,
+            `Calls`, `Finish` or `Stop`; in place of a model and its instructions. It
+            must have no side effects: a decision that was lost is asked for again.
         plan: a `Plan`, a sequence of `Step`, or None for one free step.
         accept: judges the output of the whole task; like `Step.accept`.
         output: a msgspec Struct that the last step's result must fit; the task's
@@ -53,7 +66,8 @@ class Agent:
         recovery: ``declare`` asks the model for a declaration after a crash, and for
             a word on where it stands before a pause for money; ``rules`` declares from
             the record, and asks for neither; so does ``person``, and the task pauses
-            until somebody who read that declaration resumes it.
+            until somebody who read that declaration resumes it. None is ``declare``
+            with a model, and ``rules`` with a policy.
         recall: add the tools `read_evidence` and `recall` to those given, so that the
             model can open again what left its requests. An agent without tools has
             nothing to open.
@@ -81,13 +95,14 @@ class Agent:
         self,
         *,
         name: str,
-        instructions: str,
-        model: Model,
+        instructions: str | None = None,
+        model: Model | None = None,
+        policy: Policy | None = None,
         tools: Sequence[Tool] = (),
         plan: Plan | Sequence[Step] | None = None,
         accept: Accept | None = None,
         output: type[msgspec.Struct] | None = None,
-        recovery: Literal["declare", "rules", "person"] = "declare",
+        recovery: Literal["declare", "rules", "person"] | None = None,
         max_rounds: int | None = None,
         price: Price | None = None,
         recall: bool = True,
@@ -99,7 +114,28 @@ class Agent:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise Misuse(f"agent name {name!r}: use 1-64 letters, digits, . _ or -")
         self.name = name
-        self.instructions = instructions
+        self.policy = policy
+        self.policy_is_async = is_async(policy)
+        if policy is not None:
+            refuse_with_policy(
+                name,
+                policy,
+                instructions=instructions,
+                model=model,
+                price=price,
+                max_rounds=max_rounds,
+                request_limit=request_limit,
+                summaries=summaries or None,
+                measure=None if measure == "characters" else measure,
+                recovery="declare" if recovery == "declare" else None,
+            )
+            instructions, model, recovery = "", NoModel(), recovery or "rules"
+        if model is None:
+            raise Misuse(
+                f"agent {name!r}: model=None and policy=None; give one of the two, to "
+                "decide what is done"
+            )
+        self.instructions: str = instructions  # type: ignore[assignment]  # by _check
         self.model = model
         self.tools = _by_name(name, tools)
         if not isinstance(recall, bool):
@@ -110,7 +146,7 @@ class Agent:
         self.plan = _plan(name, plan)
         self.accept = accept
         self.output = output
-        self.recovery = recovery
+        self.recovery: Literal["declare", "rules", "person"] = recovery or "declare"
         self.max_rounds = max_rounds
         self.price = price
         self.rules = check_rules(rules, f"agent {name!r}")
@@ -119,7 +155,7 @@ class Agent:
         self.summaries = summaries
         self.service: str = getattr(model, "service", "")
         self._check()
-        self.fixed = FixedLayer(instructions=instructions, tools=self.schemas())
+        self.fixed = FixedLayer(instructions=self.instructions, tools=self.schemas())
 
     def _check(self) -> None:
         if not isinstance(self.instructions, str) or not is_storable(self.instructions):
@@ -211,22 +247,16 @@ class Agent:
         )
         tools = [(t.schema(), t.effect) for t in self.tools.values()]
         rules = [msgspec.to_builtins(rule) for rule in self.rules]
-        text = canonical([self.name, self.instructions, steps, tools, *rules])
+        who = [self.name, self.instructions]
+        if self.policy is not None:
+            who.append("policy")
+        text = canonical([*who, steps, tools, *rules])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-class _NoModel:
-    """Stands in for the model of an agent that is not registered."""
-
-    name = "none"
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        raise NotSent("the agent is not registered")
 
 
 def absent(name: str) -> Agent:
     """An agent that can only wind up: for a task to be cancelled without its own."""
-    return Agent(name=name, instructions="", model=_NoModel(), recovery="rules")
+    return Agent(name=name, instructions="", model=NoModel(), recovery="rules")
 
 
 def _by_name(agent: str, tools: Sequence[Tool]) -> dict[str, Tool]:

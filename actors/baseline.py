@@ -89,6 +89,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     model_timeout: float = 120.0  # seconds
     probe_timeout: float = 10.0  # seconds
     acceptance_timeout: float = 30.0  # seconds
+    policy_timeout: float = 30.0  # seconds a decision of an agent's own policy
+    policy_retries: int = 3  # after it gave no decision
     output_tokens: int = 2_048  # what one model call may answer at most
     active_tasks: int = 8
     subtask_depth: int = 3  # sub-tasks of sub-tasks

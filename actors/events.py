@@ -49,6 +49,7 @@ __all__ = [
     "FactEnded",
     "FactStated",
     "FactsErased",
+    "FinishStep",
     "GrantReturned",
     "GrantTaken",
     "Granted",
@@ -57,7 +58,9 @@ __all__ = [
     "KnowledgeTaken",
     "Known",
     "LoopFound",
+    "PauseTask",
     "PlanStep",
+    "PolicyFailed",
     "PoolOpened",
     "ProgressMade",
     "ProgressSeen",
@@ -169,7 +172,8 @@ class Undoes(msgspec.Struct, frozen=True, kw_only=True):
 class CallTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
     """Call a tool as model call `parent` asked for, at place `index` of its calls.
 
-    With `undoes` the task itself asks for it, to take an effect back.
+    Where a policy asked for it, `parent` is the first call of that decision. With
+    `undoes` the task itself asks for it, to take an effect back.
     """
 
     tool: str
@@ -178,6 +182,16 @@ class CallTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
     parent: int
     index: int
     undoes: Undoes | None = None
+
+
+class FinishStep(msgspec.Struct, frozen=True, kw_only=True, tag="finish"):
+    """Have acceptance judge `result`, JSON text of a policy, as the step's answer."""
+
+    result: str
+
+
+class PauseTask(msgspec.Struct, frozen=True, kw_only=True, tag="pause"):
+    """Pause until somebody resumes the task: its policy says so, and why."""
 
 
 class Anchor(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,14 +257,25 @@ class StepStarted(Event, frozen=True, kw_only=True):
     deadline: float | None
 
 
-class DecisionMade(Event, frozen=True, kw_only=True):
-    """Operation `op` is to be done; `why`, and what the last result taught (B58)."""
+class DecisionMade(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """Operation `op` is to be done; `why`, and what the last result taught (B58).
+
+    `memo` is the JSON text that a policy is shown from here; None is the one before.
+    """
 
     op: int
     step: str
-    action: CallModel | CallTool
+    action: CallModel | CallTool | FinishStep | PauseTask
     why: str
     learned: str
+    memo: str | None = None
+
+
+class PolicyFailed(Event, frozen=True, kw_only=True):
+    """The agent's policy raised, hung, or returned what is no action of this agent."""
+
+    step: str
+    why: str
 
 
 class KnowledgeTaken(Event, frozen=True, kw_only=True):
@@ -1096,6 +1121,7 @@ EVENTS: tuple[type[Event], ...] = (
     TaskSubmitted,
     StepStarted,
     DecisionMade,
+    PolicyFailed,
     KnowledgeTaken,
     RequestBuilt,
     ActionObserved,

@@ -581,6 +581,7 @@ class Replied(Message, frozen=True, kw_only=True):
     edited: str = ""
     who: str = ""
     retry_at: float = 0.0
+    arguments: str = ""  # as the tool was called with them
 
 
 class Performed(Message, frozen=True, kw_only=True):

@@ -108,6 +108,8 @@ def _steps(agent: Agent, goal: str, rules: Baseline) -> tuple[PlanStep, ...]:
     """The agent's plan as the task carries it; without one, one step: the goal."""
     if agent.plan is None:
         rounds = agent.max_rounds or rules.rounds_without_plan
+        if agent.policy is not None:
+            rounds = 0  # its budget bounds it
         whole = PlanStep(
             id="task", goal=goal, done="", max_iterations=rounds, timeout=None
         )
@@ -117,7 +119,8 @@ def _steps(agent: Agent, goal: str, rules: Baseline) -> tuple[PlanStep, ...]:
             id=step.id,
             goal=step.goal,
             done=step.done,
-            max_iterations=step.max_iterations or rules.step_iterations,
+            max_iterations=step.max_iterations
+            or (0 if agent.policy is not None else rules.step_iterations),
             timeout=step.timeout,
             needs=agent.plan.needs(step),
             required=step.required,

@@ -12,6 +12,15 @@ from .actors.delegation import delegate
 from .actors.memory.vectors import Vectors
 from .actors.outcomes import NotSent
 from .actors.plan.step import Plan, Step
+from .actors.policy import (
+    Call,
+    Calls,
+    Done,
+    Finish,
+    PolicyStep,
+    PolicyView,
+    Stop,
+)
 from .actors.price import Price
 from .actors.rules import Rule
 from .actors.timers.sleep import sleep
@@ -47,16 +56,22 @@ __all__ = [
     "Baseline",
     "Budget",
     "BudgetExhausted",
+    "Call",
+    "Calls",
     "CannotTell",
     "ContextBudgetError",
     "DidNotHappen",
+    "Done",
     "Effect",
+    "Finish",
     "Handle",
     "Happened",
     "Misuse",
     "NotSent",
     "PerdureError",
     "Plan",
+    "PolicyStep",
+    "PolicyView",
     "Price",
     "RateLimit",
     "Result",
@@ -65,6 +80,7 @@ __all__ = [
     "RuntimeClosed",
     "RuntimeFailed",
     "Step",
+    "Stop",
     "StoreBusy",
     "StoreRefused",
     "TaskEvent",

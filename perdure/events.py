@@ -15,6 +15,7 @@ NAMES: dict[str, str] = {
     "TaskSubmitted": "task.submitted",
     "StepStarted": "step.started",
     "DecisionMade": "task.decided",
+    "PolicyFailed": "policy.failed",
     "KnowledgeTaken": "knowledge.taken",
     "RequestBuilt": "request.built",
     "ActionObserved": "action.observed",

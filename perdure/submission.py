@@ -30,7 +30,7 @@ def baseline_with(baseline: Baseline | None, active: int | None) -> Baseline:
 
 def unpriced(agent: Agent, budget: Budget | None, pool: Budget) -> str:
     """Why a limit of cost cannot be kept for an agent, or nothing where it can."""
-    if agent.price is not None:
+    if agent.price is not None or agent.policy is not None:
         return ""
     own = budget.cost if isinstance(budget, Budget) else None
     name, limit = ("budget", own) if own is not None else ("pool", pool.cost)

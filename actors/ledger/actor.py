@@ -319,6 +319,7 @@ class Ledger(Durable[LedgerState]):
             edited=entry.edited,
             who=entry.who,
             retry_at=entry.retry_at,
+            arguments=entry.arguments,
         )
         wanted.reply_to.tell(Performed(outcome=replied, again=again, ask=ask))
 

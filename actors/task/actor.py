@@ -45,6 +45,7 @@ from .knowledge import Knowledge
 from .operations import Operations, TryAgain
 from .parting import Parting
 from .pipeline import Pipeline
+from .policies import Policies, PolicyAnswered
 from .questions import Questions, RepliesFound
 from .retrying import Retrying
 from .rows import COMES, ENDED, Wake, task_row
@@ -87,6 +88,7 @@ class Task(Durable[TaskState]):
         self.parting = Parting(self)
         self.steps = Steps(self)
         self.retrying = Retrying(self)
+        self.policies = Policies(self)
         self.under_way: set[next_.Command] = set()
         self.judged = False
 
@@ -173,6 +175,8 @@ class Task(Durable[TaskState]):
                 self.subtasks.queued(child)
             case UndoFound():
                 self.compensation.found(message)
+            case PolicyAnswered():
+                self.policies.answered(message)
             case Judged():
                 self.judging.judged(message)
             case TryAgain():
@@ -216,6 +220,7 @@ class Task(Durable[TaskState]):
                 retries=rules.task_retries,
                 declarations=rules.declaration_retries,
                 judged=self.judged,
+                policy=self.agent.policy is not None,
             )
             self.under_way.intersection_update(due)
             for command in due:
@@ -240,6 +245,8 @@ class Task(Durable[TaskState]):
                 self.steps.start(step, attempt)
             case next_.AskModel(iteration=iteration):
                 self.steps.ask_model(iteration)
+            case next_.AskPolicy():
+                self.policies.ask()
             case next_.Drive(op=op):
                 self.operations.drive(self.state.ops[op])
             case next_.Judge(op=op):

@@ -10,6 +10,7 @@ __all__ = [
     "OVERDUE",
     "Abandon",
     "AskModel",
+    "AskPolicy",
     "CancelSubtask",
     "Clear",
     "Close",
@@ -53,6 +54,13 @@ class StartStep(msgspec.Struct, frozen=True, tag=True):
 
 class AskModel(msgspec.Struct, frozen=True, tag=True):
     """Decide on one more iteration of the running step."""
+
+    step: str
+    iteration: int
+
+
+class AskPolicy(msgspec.Struct, frozen=True, tag=True):
+    """Have the agent's own policy decide what the running step does next."""
 
     step: str
     iteration: int
@@ -160,6 +168,7 @@ Command: TypeAlias = (
     | Declare
     | StartStep
     | AskModel
+    | AskPolicy
     | Drive
     | Judge
     | JudgeTask

@@ -14,6 +14,7 @@ from ..plan.standing import stuck_step
 from . import retried
 from .asked import of_the_task, waits_for
 from .asked import opened as asked_by
+from .choosing import by_policy
 from .commands import (
     OVERDUE,
     Abandon,
@@ -41,7 +42,13 @@ __all__ = ["decide"]
 
 
 def decide(
-    state: TaskState, *, now: float, retries: int, declarations: int, judged: bool
+    state: TaskState,
+    *,
+    now: float,
+    retries: int,
+    declarations: int,
+    judged: bool,
+    policy: bool = False,
 ) -> tuple[Command, ...]:
     """Return the commands that are due, in order; none where the task has ended.
 
@@ -50,6 +57,7 @@ def decide(
         retries: how often the task may try again (a run after the first).
         declarations: how often a refused declaration may be repeated.
         judged: the whole task passed acceptance in this incarnation.
+        policy: the agent decides by a policy of its own, and asks no model.
     """
     if state.submitted is None or state.status in ("completed", "failed", "cancelled"):
         return ()
@@ -76,7 +84,8 @@ def decide(
         return (waits_for(asks),)
     if state.task.deadline is not None and now >= state.task.deadline:
         return (OVERDUE,)
-    return (_work(state, now, retries, judged),)
+    due = _work(state, now, retries, judged)
+    return (by_policy(state, due) if policy else due,)
 
 
 def _recover(state: TaskState, declarations: int, now: float) -> tuple[Command, ...]:
@@ -193,7 +202,7 @@ def _work(state: TaskState, now: float, retries: int, judged: bool) -> Command:
     again = state.retries < retries
     if step.deadline is not None and now >= step.deadline:
         return EndStep(step.id, "timed_out", "its time is over", again)
-    if step.iterations >= limit:
+    if limit and step.iterations >= limit:
         reason = f"{limit} iterations without an accepted answer"
         return EndStep(step.id, "limited", reason, again)
     return AskModel(step.id, step.iterations + 1)

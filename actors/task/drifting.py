@@ -53,11 +53,15 @@ class Drifting:
 
     def observed(self, action: CallTool, outcome: Replied) -> None:
         """Learn from the result of a call."""
+        if self._task.agent.policy is not None:
+            return  # it has seen the goal
         if outcome.status == "completed" and not action.undoes:
             self._learn(act_of(action.tool, action.arguments), outcome.result)
 
     def recall(self, entries: Sequence[Entry]) -> None:
         """Learn again what the running step had brought before a restart."""
+        if self._task.agent.policy is not None:
+            return
         for entry in entries:
             if entry.kind == "tool" and entry.status == "completed":
                 self._learn(act_of(entry.name, entry.arguments), entry.result)

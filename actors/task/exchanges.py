@@ -92,6 +92,13 @@ class Exchanges:
         ops = [op.op for op in mine]
         self.scratch.append(exchange(parent, reply, results, ops))
 
+    def answer(self, op: int) -> str:
+        """The answer that is to be judged: a policy's is in the task's state."""
+        reply = self.replies.get(op)
+        if reply is None:
+            return self._task.state.choice.result
+        return (reply.content or "").strip()
+
     def remember_answer(self, op: int) -> None:
         """Put a refused answer into scratch, so that the model sees what it said."""
         reply = self.replies.pop(op, None)

@@ -41,8 +41,7 @@ class Judging:
         task = self._task
         step = task.state.step
         assert step is not None
-        reply = task.operations.exchanges.replies.get(op)
-        text = (reply.content or "").strip() if reply is not None else ""
+        text = task.operations.exchanges.answer(op)
         if not text:
             self._refuse(op, "the answer was empty")
             return

@@ -11,6 +11,7 @@ from ..guard import ladder
 from ..guard.seen import Outcome, Seen
 from ..guard.tried import tried_after
 from .calibration import seen_after
+from .choosing import counted
 from .failures import observed as failed
 from .rest import Rest
 
@@ -68,6 +69,7 @@ def observed(state: TaskState, event: ActionObserved) -> TaskState:
         answer=answer,
         notes=notes,
         anchors=anchors,
+        choice=state.choice if event.again else counted(state.choice, op),
         seen=seen_after(
             state.seen, estimated=op.estimated, reported=event.input_tokens
         ),

@@ -309,7 +309,10 @@ class Operations:
             task.parting.stop_for(StopFor("service", outcome.error, "resume"), op)
 
     def _observe_tool(self, op: Op, action: CallTool, outcome: Replied) -> None:
-        if not op.undoes:
+        own = self._task.agent.policy is not None
+        if own and not op.undoes:
+            self._task.policies.observed(op, action, outcome)
+        elif not op.undoes:
             self.exchanges.results[op.op] = told(outcome)
         self._task.subtasks.observed(op.op)
         failed = outcome.status != "completed"
@@ -329,7 +332,7 @@ class Operations:
             events = self._task.guarding.observed(observed, outcome)
         self._task.append(*events, *refused, rows=self._task.approvals.used(op))
         hit("task.observed", action.tool)
-        if not op.undoes:
+        if not op.undoes and not own:
             self.exchanges.remember(action.parent)
 
     def _observe_reply(self, op: Op, action: CallModel, outcome: Replied) -> None:
@@ -352,4 +355,7 @@ class Operations:
                 self.in_doubt.add(entry.op)
             elif entry.op in open_ops and entry.status != "pending":
                 self._ended[entry.op] = entry.attempt
-        self.exchanges.recall(entries, until)
+        if self._task.agent.policy is None:
+            self.exchanges.recall(entries, until)
+        else:
+            self._task.policies.recall(entries)

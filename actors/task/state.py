@@ -28,6 +28,7 @@ from ..events import (
     Known,
     LoopFound,
     PlanStep,
+    PolicyFailed,
     QuestionAsked,
     QuestionExpired,
     QuestionTaken,
@@ -61,6 +62,7 @@ from ..plan.standing import Standing, standings
 from . import asked, gates, observing, recoveries, retried, stepping, summarised
 from .asked import Question
 from .calibration import Seen
+from .choosing import Choice, failed
 from .failures import Failure, paused
 from .observing import no_room, noted
 from .parts import Op, PauseState, Recovery, Retry, Shortage, StepRecord
@@ -92,6 +94,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     next_op: int = 1
     ops: dict[int, Op] = msgspec.field(default_factory=dict)
     answer: int = 0  # the model call whose final answer is to be judged
+    choice: Choice = Choice()  # of its policy, where it has one
     window: Window = Window()
     summary: Summarised = Summarised()
     facts_until: int = 0  # exchanges up to this operation are shown as facts
@@ -165,6 +168,8 @@ def apply(state: TaskState, event: Event) -> TaskState:
             return stepping.started(state, event)
         case DecisionMade():
             return stepping.decided(state, event)
+        case PolicyFailed():
+            return change(state, choice=failed(state.choice))
         case RequestBuilt():
             window = Window(
                 start=event.window, omitted=event.omitted, shrunk=event.shrunk
@@ -188,7 +193,8 @@ def apply(state: TaskState, event: Event) -> TaskState:
         case LoopFound():
             return observing.found(state, event)
         case AnswerRefused(why=why):
-            return change(state, answer=0, notes=noted(state, why))
+            choice = change(state.choice, result="")
+            return change(state, answer=0, choice=choice, notes=noted(state, why))
         case StepEnded():
             return stepping.ended(state, event)
         case KnowledgeTaken(facts=facts):

@@ -12,13 +12,16 @@ from ..events import (
     CallModel,
     CallTool,
     DecisionMade,
+    FinishStep,
+    PauseTask,
     StepEnded,
     StepStarted,
     TaskResumed,
     Undoes,
 )
 from ..guard.ladder import GuardState
-from . import gates, recoveries, summarised
+from . import choosing, gates, recoveries, summarised
+from .choosing import chose, is_own
 from .failures import blocked
 from .observing import noted
 from .parts import Op, Shortage
@@ -34,7 +37,7 @@ WHY = 500  # characters of what stopped a step
 def resumed(state: TaskState, event: TaskResumed) -> TaskState:
     """Whoever resumes gives every count of retries back, and the step its time."""
     change = msgspec.structs.replace
-    state = change(state, shortage=None)
+    state = change(state, shortage=None, choice=change(state.choice, stop=""))
     deadline = event.deadline
     if event.anew:
         summary = change(state.summary, failures=0)
@@ -50,6 +53,7 @@ def resumed(state: TaskState, event: TaskResumed) -> TaskState:
         status="running",
         pause=None,
         retries=0,
+        choice=change(state.choice, failures=0),
         guard=GuardState(),
         tried={},
         anew=min((op.op for op in state.open_ops()), default=state.next_op),
@@ -86,6 +90,7 @@ def started(state: TaskState, event: StepStarted) -> TaskState:
         steps=steps,
         ops={},
         answer=0,
+        choice=choosing.Choice(memo=state.choice.memo, since=state.next_op),
         newest=event.step,
         guard=state.guard if same else GuardState(),
         window=Window(),
@@ -97,7 +102,12 @@ def started(state: TaskState, event: StepStarted) -> TaskState:
 
 
 def decided(state: TaskState, event: DecisionMade) -> TaskState:
-    op = Op(op=event.op, step=event.step, action=event.action)
+    action = event.action
+    if not isinstance(action, CallModel) and is_own(event.op, action):
+        state = chose(state, event)
+    if isinstance(action, FinishStep | PauseTask):
+        return state
+    op = Op(op=event.op, step=event.step, action=action)
     ops = {**state.ops, event.op: op}
     recovery, shortage = state.recovery, state.shortage
     match event.action:
@@ -108,6 +118,8 @@ def decided(state: TaskState, event: DecisionMade) -> TaskState:
             state = msgspec.structs.replace(state, news=False)
         case CallTool(undoes=Undoes()):
             ops = {n: one for n, one in ops.items() if one.open}
+        case CallTool() if is_own(event.op, action):
+            pass  # it has seen the goal
         case CallTool(tool=tool, arguments=arguments):
             acts = (*state.acts, act_of(tool, arguments))[-ACTS_KEPT:]
             state = msgspec.structs.replace(state, acts=acts)
@@ -139,6 +151,7 @@ def ended(state: TaskState, event: StepEnded) -> TaskState:
         steps=steps,
         ops={},
         answer=0,
+        choice=msgspec.structs.replace(state.choice, result=""),
         window=Window(),
         summary=state.summary if event.again else summarised.forgotten(state.summary),
         facts_until=state.next_op - 1,

@@ -187,7 +187,7 @@ class Policies:
 def view_of(task: str, state: TaskState, calls: Sequence[_Call]) -> PolicyView:
     """What a policy is shown: made of JSON anew, so that it is the policy's to harm."""
     submitted, choice = state.task, state.choice
-    texts = {one.id: one for one in submitted.steps}
+    texts = {one.id: one for one in state.plan}
     steps = tuple(
         PolicyStep(
             id=one.id,

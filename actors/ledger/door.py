@@ -11,7 +11,7 @@ from ...supervision.faults import hit
 from ..context.measure import canonical
 from ..events import EffectRecorded, EffectRegistered
 from ..executor.executor import Outcome, Work
-from ..protocol import Given, Perform
+from ..protocol import Perform
 from ..rules import refusal
 from ..speech import Speech
 from ..tool import Tool, ToolContext
@@ -24,8 +24,9 @@ from .entry import (
     failed,
     failures,
     find_same,
+    request_id,
 )
-from .registration import registration
+from .giving import give
 from .work import model_work, tool_work
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Door:
         assert request is not None
         not_after = ledger.house.now() + request.timeout
         key = effect_key(ledger.task, wanted.step, "model", "", wanted.op)
-        registered = registration(self._ledger.agent, wanted, "read", key, not_after)
+        registered = self.registration(wanted, "read", key, not_after)
         house, attempt = ledger.house, wanted.attempt
         work = model_work(
             ledger.agent,
@@ -103,7 +104,7 @@ class Door:
             return
         if tool.delegates or tool.asks:
             assert wanted.given is not None
-            self._give(wanted, tool, arguments, wanted.given)
+            give(ledger, wanted, tool, arguments, wanted.given)
             return
         if tool.key is not None:
             ledger.keys.find(wanted, tool, values, arguments)
@@ -188,14 +189,8 @@ class Door:
         ledger = self._ledger
         timeout = tool.timeout or ledger.house.baseline.tool_timeout
         not_after = ledger.house.now() + timeout
-        registered = registration(
-            self._ledger.agent,
-            wanted,
-            tool.effect,
-            key,
-            not_after,
-            arguments=arguments,
-            named=name,
+        registered = self.registration(
+            wanted, tool.effect, key, not_after, arguments=arguments, named=name
         )
         if tool.inside:
             ledger.inside.ask(registered, values)
@@ -220,6 +215,42 @@ class Door:
         if tool.effect == "once":
             ledger.snapshot_before("a once effect is next")
         self._register_and_run(registered, work)
+
+    def registration(
+        self,
+        wanted: Perform,
+        effect: Any,
+        key: str,
+        not_after: float,
+        *,
+        arguments: str = "",
+        reused: int | None = None,
+        named: str = "",
+    ) -> EffectRegistered:
+        """The event that an attempt is begun."""
+        tool = self._ledger.agent.tool_of(wanted.name, undo=wanted.undoes is not None)
+        return EffectRegistered(
+            op=wanted.op,
+            attempt=wanted.attempt,
+            step=wanted.step,
+            kind=wanted.kind,
+            name=wanted.name,
+            effect=effect,
+            key=key,
+            request_id=request_id(key),
+            arguments=arguments,
+            not_after=not_after,
+            call_id=wanted.call_id,
+            parent=wanted.parent,
+            reused=reused,
+            approval=wanted.approval,
+            edited=wanted.edited,
+            named=named,
+            model=self._ledger.agent.model.name if wanted.kind == "model" else "",
+            undoes=wanted.undoes,
+            holds=wanted.holds,
+            counts_as="" if tool is None or effect == "read" else tool.counts_as or "",
+        )
 
     def _by_rule(
         self, wanted: Perform, tool: Tool, values: dict[str, Any], arguments: str
@@ -297,8 +328,7 @@ class Door:
         ledger = self._ledger
         key = effect_key(ledger.task, wanted.step, wanted.name, "refused", wanted.op)
         ledger.append(
-            registration(
-                self._ledger.agent,
+            self.registration(
                 wanted,
                 "read",
                 key,
@@ -311,63 +341,6 @@ class Door:
                 status="failed",
                 by=by,
                 error=error,
-            ),
-        )
-        ledger.decide(ledger.state.entries[wanted.op])
-
-    def _give(self, wanted: Perform, tool: Tool, arguments: str, given: Given) -> None:
-        """Record what a sub-task or a person brought, and what is to be paid here."""
-        ledger = self._ledger
-        key = effect_key(
-            ledger.task, wanted.step, tool.name, arguments, wanted.occurrence
-        )
-        now = ledger.house.now()
-        result, blob, blobs = ledger.kept(tool, given.text, wanted.op)
-        done = given.status == "completed"
-        beside = {"unknown": given.books.unknown, "recovery": given.books.recovery}
-        ledger.append(
-            registration(
-                self._ledger.agent, wanted, tool.effect, key, now, arguments=arguments
-            ),
-            EffectRecorded(
-                op=wanted.op,
-                attempt=wanted.attempt,
-                status=given.status,
-                by="answer" if given.who else "subtask",
-                result=result if done else "",
-                blob=blob if done else "",
-                error="" if done else given.text,
-                usage=given.books.spent,
-                beside={book: used for book, used in beside.items() if used},
-                who=given.who,
-                said_at=given.said_at,
-            ),
-            blobs=blobs if done else (),
-        )
-        hit("effect.recorded", tool.name)
-        ledger.decide(ledger.state.entries[wanted.op])
-
-    def _reuse(self, wanted: Perform, tool: Tool, same: Earlier, key: str) -> None:
-        """Answer from the record of the same effect, and mark it so (B37)."""
-        ledger = self._ledger
-        ledger.append(
-            registration(
-                self._ledger.agent,
-                wanted,
-                tool.effect,
-                key,
-                ledger.house.now(),
-                arguments=same.arguments,
-                reused=same.op,
-            ),
-            EffectRecorded(
-                op=wanted.op,
-                attempt=wanted.attempt,
-                status="completed",
-                by="record",
-                result=same.result,
-                blob=same.blob,
-                anchors=same.anchors,
             ),
         )
         ledger.decide(ledger.state.entries[wanted.op])

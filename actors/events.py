@@ -261,13 +261,15 @@ class DecisionMade(Event, frozen=True, kw_only=True, omit_defaults=True):
     """Operation `op` is to be done; `why`, and what the last result taught (B58).
 
     `memo` is the JSON text that a policy is shown from here; None is the one before.
+    Of a model's call `why` is what it said as it asked for it, empty where it said
+    nothing.
     """
 
     op: int
     step: str
     action: CallModel | CallTool | FinishStep | PauseTask
-    why: str
-    learned: str
+    why: str = ""
+    learned: str = ""
     memo: str | None = None
 
 

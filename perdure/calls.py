@@ -26,6 +26,7 @@ from .actors.protocol import (
 from .actors.task.rows import TaskRow
 from .again import Again
 from .errors import Misuse, StoreRefused, TaskNotFound
+from .explaining import Explaining
 from .following import Following
 from .handle import Handle
 from .memory import Memory
@@ -46,7 +47,7 @@ __all__ = ["TaskCalls"]
 CANCELLED = ENDED | {"parked"}  # where a cancelled task ends, or can get no further
 
 
-class TaskCalls(PeopleCalls, Again, Following):
+class TaskCalls(PeopleCalls, Again, Following, Explaining):
     """The half of a `Runtime` that answers callers, on any thread or loop."""
 
     _agents: Mapping[str, Agent]

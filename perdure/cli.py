@@ -11,6 +11,9 @@ commands:
   request ID    what the model was shown: the newest request of a task, or that of
                 --round N, rendered again from the log; --why says of each unit why
                 it was kept, shrunk or dropped, --layers sorts it by layer as JSON
+  why ID        why it did that: each iteration with what brought it on, what came back,
+                what was ruled out and what acceptance said; recoveries, pauses and who
+                ended them: --step NAME, --last N
   checkpoint ID one task as one document: goal, finished steps, what comes next, calls
                 with what they were given and gave, side effects, use; as of --at SEQ
   recall QUERY  what tasks did and found, searched by words: --task, --step, --tool,
@@ -47,9 +50,9 @@ commands:
                 take it out of the store for good; a task must have ended
   demo          a real report job that is killed and recovered
 
-ps, show, effects, log, watch, request, checkpoint, recall, spend, facts and export only
-read: they work while a runtime runs, after it was killed, and on a store at rest. ID
-may be the beginning of an id, if no other task's id begins like it.
+ps, show, effects, log, watch, request, why, checkpoint, recall, spend, facts and export
+only read: they work while a runtime runs, after it was killed, and on a store at rest.
+ID may be the beginning of an id, if no other task's id begins like it.
 
 cancel, resume, retry, extend, limit, approve, reject, answer, resolve, know, confirm,
 drop and erase are kept in the store and applied by the runtime that has it open, else
@@ -111,6 +114,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
     "watch": (".cli_watch", "Show a task's events, and those that come."),
     "request": (".cli_read", "Show what the model was shown."),
     "spend": (".cli_read", "Show what one task, or all of them, used."),
+    "why": (".cli_why", "Tell why a task did what it did."),
     "checkpoint": (".cli_checkpoint", "Show a task as one document."),
     "recall": (".cli_recall", "Search what tasks did and found."),
     "run": (".cli_run", "Run an agent's task to its next stop."),

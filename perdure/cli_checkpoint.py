@@ -10,7 +10,7 @@ from . import views
 from .cli import DONE, say, say_json, text
 from .storage.reader import open_reader
 from .views_checkpoint import Checkpoint, NextStep, checkpoint
-from .views_text import pairs, table, tame
+from .views_text import pairs, short, table
 
 __all__ = ["add_arguments", "checkpoint_text", "run"]
 
@@ -76,8 +76,8 @@ def checkpoint_text(found: Checkpoint) -> Iterator[str]:
                 one.step,
                 one.tool,
                 one.status,
-                _line(one.input),
-                _line(one.output or one.error),
+                short(one.input, LINE),
+                short(one.output or one.error, LINE),
             )
             for one in found.tools_called
         ),
@@ -93,8 +93,3 @@ def _next_text(one: NextStep) -> str:
         for act in one.actions
     ]
     return "\n".join(lines)
-
-
-def _line(words: str) -> str:
-    line = tame(" ".join(words.split()))
-    return line if len(line) <= LINE else f"{line[: LINE - 1]}…"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .calls import TaskCalls
     from .following import AsyncEvents, Events
     from .stands import FollowUntil
+    from .views_why import Why
 
 __all__ = ["Handle"]
 
@@ -103,6 +104,17 @@ class Handle:
         return self._runtime.aevents(
             self.id, after, until=until, subtasks=subtasks, partial=partial
         )
+
+    def why(self, step: str | None = None, last: int | None = None) -> Why:
+        """The task's story: each iteration with its why, feedback and verdict.
+
+        See `Runtime.why`; what recovered, paused and ended it stands between them.
+        """
+        return self._runtime.why(self.id, step=step, last=last)
+
+    async def awhy(self, step: str | None = None, last: int | None = None) -> Why:
+        """`why` for event loops."""
+        return await self._runtime.awhy(self.id, step=step, last=last)
 
     def pause(self, by: str = "operator") -> bool:
         """Stop after the operations in flight; False where it is not running."""

@@ -33,7 +33,6 @@ TEXT = 8_000  # characters of one episode that are kept and can be found
 ARGUMENTS = 2_000  # of these, at most so many of the arguments
 NESTED = 32  # levels of a JSON value that are read
 SEARCHES = frozenset({"recall", "read_evidence"})  # they only repeat what is there
-SAID_NOTHING = "the model called it"  # a decision's why where the model gave none
 
 MENTIONED: tuple[type[Event], ...] = (
     DecisionMade,
@@ -82,8 +81,7 @@ def call_after(call: Call, event: Event) -> tuple[int, Call] | None:
     change = msgspec.structs.replace
     match event:
         case DecisionMade(action=CallTool(), why=why, step=step):
-            said = "" if why == SAID_NOTHING else why
-            return event.op, change(call, step=step, why=said)
+            return event.op, change(call, step=step, why=why)
         case DecisionMade(action=CallModel(purpose=purpose), step=step):
             return event.op, change(call, step=step, aside=purpose == "declare")
         case ApprovalAsked(tool=tool, arguments=arguments):

@@ -8,6 +8,7 @@ from .state import Op
 
 __all__ = ["read_reply"]
 
+WHY_LIMIT = 500  # characters of the model's words that go with each call
 CALLS_LIMIT = 64  # tool calls of one reply that are carried out
 
 
@@ -40,8 +41,7 @@ def read_reply(
                 parent=op.op,
                 index=place,
             ),
-            why=(reply.content or "the model called it")[:500],
-            learned="",
+            why=(reply.content or "")[:WHY_LIMIT],
         )
         for place, call in enumerate(calls)
     ]

@@ -12,6 +12,7 @@ from ..events import (
     StepEnded,
     StepStarted,
 )
+from .reasons import brought, why_now
 
 if TYPE_CHECKING:
     from .actor import Task
@@ -44,15 +45,16 @@ class Steps:
         """Decide on one more model call for the running step."""
         step = self._task.state.step
         assert step is not None
-        notes = self._task.state.notes
         self._task.append(
             *self._task.drifting.judge(),
             DecisionMade(
                 op=self._task.state.next_op,
                 step=step.id,
                 action=CallModel(purpose="work"),
-                why=f"iteration {iteration} of step {step.id}",
-                learned=notes[-1] if notes else "",
+                why=why_now(self._task.state, iteration),
+                learned=brought(
+                    self._task.state, self._task.operations.exchanges.scratch
+                ),
             ),
         )
         hit("task.decided", "model")

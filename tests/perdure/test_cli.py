@@ -21,7 +21,7 @@ from perdure.logs import read_log
 
 JOBS = Path(__file__).with_name("jobs.py")
 RUN = ["run", "jobs:reporter", "--goal", "Look, then send."]
-READERS = ("ps", "show", "effects", "log", "spend", "checkpoint")
+READERS = ("ps", "show", "effects", "log", "spend", "checkpoint", "why")
 
 
 @pytest.fixture

@@ -1,0 +1,57 @@
+"""The part of a `Runtime` that says why its tasks did what they did."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from .actors.names import TASK_ROWS
+from .asking import Asking
+from .errors import TaskNotFound
+from .reading import Reading
+
+if TYPE_CHECKING:
+    from .storage.reader import Reader
+    from .views_why import Why
+
+__all__ = ["Explaining"]
+
+
+class Explaining(Asking):
+    """What callers ask about the past of a task; only reads the store."""
+
+    _reading: Reading
+
+    def why(
+        self, task: str, *, step: str | None = None, last: int | None = None
+    ) -> Why:
+        """The story of a task: each iteration with its why, feedback and verdict.
+
+        Args:
+            task: its id.
+            step: only this step of its plan.
+            last: only so many iterations, the newest, and what came after them.
+
+        Raises TaskNotFound, UseAsync inside an event loop, and Misuse where there is
+        no such step or the task was erased.
+        """
+        self.refuse_in_loop("why", "`await runtime.awhy(...)`")
+        return self._why(task, step, last)
+
+    async def awhy(
+        self, task: str, *, step: str | None = None, last: int | None = None
+    ) -> Why:
+        """`why` for event loops."""
+        return await asyncio.to_thread(self._why, task, step, last)
+
+    def _why(self, task: str, step: str | None, last: int | None) -> Why:
+        from . import views_why
+
+        self._refuse_if_forked()
+
+        def read(reader: Reader) -> Why:
+            if reader.row(TASK_ROWS, task) is None:
+                raise TaskNotFound(f"no task {task!r} in the store; see `perdure ps`")
+            return views_why.why(reader, task, step, last)
+
+        return self._reading.read(read)

@@ -1,0 +1,112 @@
+"""What happened to a task between its iterations, in a sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from .actors import events
+from .actors.events import Event
+from .events import NAMES
+from .storage.records import Record
+
+__all__ = ["Turn", "turn_of"]
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
+    """An event that turned the story; `what` is its name in the log."""
+
+    seq: int
+    at: float
+    what: str
+    step: str
+    says: str
+    by: str = ""
+
+
+def turn_of(record: Record, event: Event, step: str) -> Turn | None:
+    """The turn that an event is, or None; `step` is the one that runs."""
+    says = _SAYS.get(type(event))
+    if says is None:
+        return None
+    text = says(event)
+    if not text:
+        return None
+    return Turn(
+        seq=record.seq,
+        at=record.at,
+        what=NAMES[record.type],
+        step=getattr(event, "step", "") or step,
+        says=text,
+        by=getattr(event, "by", ""),
+    )
+
+
+def _ended(event: events.StepEnded) -> str:
+    if event.status == "completed":
+        return f"{event.step} passed acceptance"
+    again = ", and is tried again" if event.again else ""
+    return f"{event.step} {event.status}: {event.reason}{again}"
+
+
+def _paused(event: events.TaskPaused) -> str:
+    return f"{event.reason}: {event.detail}; ends with: {event.ends_with}"
+
+
+def _resumed(event: events.TaskResumed) -> str:
+    if event.anew:
+        return "somebody had it go on: every count begins anew"
+    return "what it waited for has come"
+
+
+def _taken(event: events.ApprovalTaken) -> str:
+    if event.tool:
+        return f"operation {event.op} became {event.tool} {event.arguments[:200]}"
+    word = "approved" if event.approved else "rejected"
+    why = f": {event.why}" if event.why else ""
+    return f"operation {event.op} was {word}{why}"
+
+
+def _found(event: events.LoopFound) -> str:
+    ops = ", ".join(f"op{op}" for op in event.found.ops)
+    return f"{event.stage}: {event.found.says} ({ops})"
+
+
+def _cancelled(event: events.CancelRequested) -> str:
+    return "it is to end" + (", its effects taken back" if event.compensate else "")
+
+
+def _alerted(event: events.Alerted) -> str:
+    return f"{event.available} of {event.granted} {event.dimension} are left"
+
+
+_SAYS: dict[type[Event], Callable[[Any], str]] = {
+    events.StepStarted: lambda event: f"{event.step} begins, try {event.attempt}",
+    events.StepEnded: _ended,
+    events.LoopFound: _found,
+    events.DriftFound: lambda event: f"off its goal, which is shown again: {event.why}",
+    events.SummaryRefused: lambda event: f"no summary: {event.why}",
+    events.TaskPaused: _paused,
+    events.TaskResumed: _resumed,
+    events.ApprovalAsked: lambda event: (
+        f"{event.tool} (operation {event.op}) waits for a person: {event.approval}"
+    ),
+    events.ApprovalTaken: _taken,
+    events.ApprovalExpired: lambda event: f"operation {event.op}: nobody answered",
+    events.RejectionRepeated: lambda event: f"operation {event.op}: {event.rejected}",
+    events.QuestionAsked: lambda event: f"{event.question} asks: {event.text[:300]}",
+    events.QuestionTaken: lambda event: (
+        f"{event.question} was answered: {event.answer[:300]}"
+    ),
+    events.QuestionExpired: lambda event: f"{event.question}: nobody answered in time",
+    events.StepRetried: lambda event: (
+        f"{event.step} is done again, and with it {', '.join(event.steps)}"
+    ),
+    events.SubtaskStarted: lambda event: f"handed on to task {event.child}",
+    events.SubtaskEnded: lambda event: f"task {event.child} is {event.status}",
+    events.CancelRequested: _cancelled,
+    events.Alerted: _alerted,
+    events.TaskClosing: lambda event: f"{event.status}: {event.reason}",
+}

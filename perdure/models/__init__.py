@@ -1,11 +1,19 @@
 """Models: a scripted one, OpenAI-compatible endpoints, and what to write your own with.
 
-A model is anything with a ``name`` and ``async complete(request) -> reply``.
+A model is anything with a ``name`` and ``async complete(request) -> reply``; one that
+has ``complete_streaming`` too can be heard while it writes.
 """
 
 from __future__ import annotations
 
-from ..actors.model import Model, ModelReply, ModelRequest, ToolCall, Usage
+from ..actors.model import (
+    Model,
+    ModelReply,
+    ModelRequest,
+    StreamingModel,
+    ToolCall,
+    Usage,
+)
 from ..actors.outcomes import NotSent, ServiceTrouble
 from .openai import OpenAIModel
 from .prices import published_price
@@ -19,6 +27,7 @@ __all__ = [
     "OpenAIModel",
     "Scripted",
     "ServiceTrouble",
+    "StreamingModel",
     "ToolCall",
     "Usage",
     "published_price",

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
-
-from ..actors.model import ModelReply, ModelRequest, ToolCall, Usage
+from ..actors.model import ModelReply, ModelRequest, Streaming
 from ..actors.outcomes import NotSent, ServiceTrouble
-from .usage import estimate_input, estimate_output
+from .completions import Completion, completion_of, no_completion, reply_of
+from .streamed import Assembly
 
 __all__ = ["OpenAIModel"]
 
@@ -30,44 +30,6 @@ NOTHING_SENT = frozenset(
 WORTH_ANOTHER_TRY = frozenset({408, 409, 429})  # HTTP statuses, besides 5xx
 
 
-class _Function(msgspec.Struct, frozen=True):
-    name: str
-    arguments: str | None = None
-
-
-class _Call(msgspec.Struct, frozen=True):
-    function: _Function
-    id: str | None = None
-
-
-class _Message(msgspec.Struct, frozen=True):
-    content: str | None = None
-    refusal: str | None = None
-    tool_calls: list[_Call] | None = None
-
-
-class _Choice(msgspec.Struct, frozen=True):
-    message: _Message
-    finish_reason: str | None = None
-
-
-class _Details(msgspec.Struct, frozen=True):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct, frozen=True):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-
-
-class _Completion(msgspec.Struct, frozen=True):
-    choices: list[_Choice]
-    id: str | None = None
-    model: str | None = None
-    usage: _Usage | None = None
-
-
 class OpenAIModel:
     """One model of an OpenAI-compatible endpoint; never retries by itself.
 
@@ -80,6 +42,9 @@ class OpenAIModel:
         base_url: The endpoint; ``OPENAI_BASE_URL``, else OpenAI's own.
         api_key: ``OPENAI_API_KEY`` if not given; may be missing where `base_url` is not
             OpenAI's. Neither shown nor logged.
+        stream: Ask for replies in pieces, for those who watch a task with
+            ``partial=True``. What is recorded is the whole reply. An endpoint that
+            does not stream, or tells no usage at the end of a stream, will do.
 
     Raises:
         ImportError: The extra is not installed.
@@ -87,7 +52,12 @@ class OpenAIModel:
     """
 
     def __init__(
-        self, name: str, base_url: str | None = None, api_key: str | None = None
+        self,
+        name: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        stream: bool = False,
     ) -> None:
         try:
             import openai
@@ -97,6 +67,7 @@ class OpenAIModel:
             ) from error
         self._sdk = openai
         self._name = name
+        self._streams = stream
         base = base_url or os.environ.get("OPENAI_BASE_URL")
         self._base_url = base or f"https://{OPENAI_HOST}/v1"
         self._at_openai = urlsplit(self._base_url).hostname == OPENAI_HOST
@@ -130,14 +101,56 @@ class OpenAIModel:
             ConnectionError: The connection was lost after sending; it may have run.
             TimeoutError: No whole answer within `request.timeout`; it may have run.
         """
+        async with self._patience(request):
+            async with self._client(request) as client:
+                asked = client.chat.completions.with_raw_response
+                response = await asked.create(**self._options(request))
+            return reply_of(request, completion_of(bytes(response.content)))
+
+    @property
+    def complete_streaming(self) -> Streaming | None:
+        """`complete`, asked for in pieces; None without ``stream=True``.
+
+        A stream that ends in the middle is a lost connection.
+        """
+        return self._stream if self._streams else None
+
+    async def _stream(
+        self, request: ModelRequest, said: Callable[[str], None]
+    ) -> ModelReply:
+        options = self._options(request)
+        options |= {"stream": True, "stream_options": {"include_usage": True}}
+        async with self._patience(request), self._client(request) as client:
+            asked = client.chat.completions.with_streaming_response
+            async with asked.create(**options) as response:
+                kind = response.headers.get("content-type", "")
+                if "text/event-stream" in kind:
+                    whole = await self._assembled(await response.parse(), said)
+                else:  # it does not stream
+                    whole = completion_of(await response.read())
+            return reply_of(request, whole)
+
+    async def _assembled(self, chunks: Any, said: Callable[[str], None]) -> Completion:
+        assembly = Assembly()
+        try:
+            async for chunk in chunks:
+                if text := assembly.add(chunk):
+                    said(text)
+        except ValueError as error:  # no JSON, or no chunk
+            raise no_completion(error) from error
+        if not assembly.finished:
+            raise ConnectionError(f"{self.name}: its reply broke off in the middle")
+        return assembly.whole()
+
+    @asynccontextmanager
+    async def _patience(self, request: ModelRequest) -> AsyncIterator[None]:
         async with asyncio.timeout(request.timeout):
             try:
-                body = await self._post(request)
+                yield
             except self._sdk.OpenAIError as error:
                 raise self._translated(error) from error
-        return _reply(request, body)
 
-    async def _post(self, request: ModelRequest) -> bytes:
+    def _options(self, request: ModelRequest) -> dict[str, Any]:
         # OpenAI's newer models refuse `max_tokens`; older compatible endpoints know
         # nothing else, and would answer without a limit.
         limit = "max_completion_tokens" if self._at_openai else "max_tokens"
@@ -148,17 +161,18 @@ class OpenAIModel:
         }
         if request.tools:
             options["tools"] = request.tools
+        return options
+
+    def _client(self, request: ModelRequest) -> Any:
         timeout = self._sdk.Timeout(
             request.timeout, connect=min(CONNECT_TIMEOUT, request.timeout / 2)
         )
-        async with self._sdk.AsyncOpenAI(
+        return self._sdk.AsyncOpenAI(
             api_key=self._key,
             base_url=self._base_url,
             max_retries=0,
             timeout=timeout,
-        ) as client:
-            response = await client.chat.completions.with_raw_response.create(**options)
-            return bytes(response.content)
+        )
 
     def _translated(self, error: Exception) -> Exception:
         text = str(error).replace(self._key, "…")[:ERROR_TEXT]
@@ -175,6 +189,8 @@ class OpenAIModel:
             return TimeoutError(f"{self.name} did not answer in time")
         if isinstance(error, self._sdk.APIConnectionError):
             return ConnectionError(f"{self.name}: connection lost: {text}")
+        if isinstance(error, self._sdk.APIError):  # said in the midst of a stream
+            return ServiceTrouble(f"{self.name} broke off: {text}", status=200)
         return NotSent(f"{self.name}: {text}")
 
 
@@ -192,50 +208,3 @@ def _retry_after(header: str | None) -> float | None:
     except ValueError:
         return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
-
-
-def _reply(request: ModelRequest, body: bytes) -> ModelReply:
-    try:
-        completion = msgspec.json.decode(body, type=_Completion)
-        choice = completion.choices[0]
-    except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
-        raise ServiceTrouble(
-            f"the endpoint's answer is not a chat completion: {error}", status=200
-        ) from error
-    message = choice.message
-    calls = tuple(
-        ToolCall(
-            id=call.id or f"{completion.id or 'call'}-{number}",
-            name=call.function.name,
-            arguments=call.function.arguments or "{}",
-        )
-        for number, call in enumerate(message.tool_calls or ())
-    )
-    reply = ModelReply(
-        content=message.content if message.content is not None else message.refusal,
-        tool_calls=calls,
-        finish_reason=choice.finish_reason or ("tool_calls" if calls else "stop"),
-        model=completion.model or "",
-    )
-    usage = _usage(request, reply, completion.usage or _Usage())
-    return msgspec.structs.replace(reply, usage=usage)
-
-
-def _usage(request: ModelRequest, reply: ModelReply, reported: _Usage) -> Usage:
-    """The endpoint's figures; a missing, null or zero one is estimated and so marked.
-
-    Cached input counts as input: `prompt_tokens` includes it.
-    """
-    said_something = bool(reply.content or reply.tool_calls)
-    read = reported.prompt_tokens
-    written = reported.completion_tokens
-    if read and (written or (written == 0 and not said_something)):
-        cached = (reported.prompt_tokens_details or _Details()).cached_tokens or 0
-        return Usage(
-            input_tokens=read, output_tokens=written, cached_input_tokens=cached
-        )
-    return Usage(
-        input_tokens=read or estimate_input(request),
-        output_tokens=written or estimate_output(reply),
-        source="estimated",
-    )

@@ -29,6 +29,8 @@ class Endpoint(ThreadingHTTPServer):
         self.status = 200
         self.extra: dict[str, str] = {}
         self.body: bytes = b""
+        self.kind = "application/json"
+        self.missing = 0  # bytes promised and not sent
         self.planned: list[Callable[[], None]] = []  # one before each request
 
     @property
@@ -43,7 +45,35 @@ class Endpoint(ThreadingHTTPServer):
     def answers_body(self, body: Any, status: int = 200, **headers: str) -> None:
         self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.status = status
+        self.kind = "application/json"
+        self.missing = 0
         self.extra = {name.replace("_", "-"): text for name, text in headers.items()}
+
+    def answers_stream(
+        self,
+        *deltas: dict[str, Any],
+        finish: str | None = "stop",
+        usage: Any = None,
+        missing: int = 0,
+    ) -> None:
+        """Answer in chunks of these deltas, as server-sent events."""
+        head = {"id": "chat-1", "object": "chat.completion.chunk", "model": "m-1"}
+        chunks: list[Any] = [
+            {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+            for delta in deltas
+        ]
+        if finish is not None:
+            last = {"index": 0, "delta": {}, "finish_reason": finish}
+            chunks += [{**head, "choices": [last]}]
+            chunks += [{**head, "choices": [], "usage": usage}]
+        self.answers_events(*chunks, missing=missing)
+
+    def answers_events(self, *events: Any, missing: int = 0) -> None:
+        """Answer with these as server-sent events, and the mark of the end."""
+        lines = [one if isinstance(one, str) else json.dumps(one) for one in events]
+        body = "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"])
+        self.answers_body(body.encode())
+        self.kind, self.missing = "text/event-stream", missing
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -64,12 +94,14 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         self.send_response(self.server.status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(self.server.body)))
+        self.send_header("content-type", self.server.kind)
+        length = len(self.server.body) + self.server.missing
+        self.send_header("content-length", str(length))
         for name, text in self.server.extra.items():
             self.send_header(name, text)
         self.end_headers()
         self.wfile.write(self.server.body)
+        self.close_connection = self.close_connection or bool(self.server.missing)
 
     def drip(self) -> None:
         """Send a body without end, a byte at a time, each within any patience."""

@@ -17,6 +17,7 @@ from .names import (
     APPROVALS,
     CALLER_KEYS,
     DOUBTS,
+    EFFECT_KEYS,
     EVIDENCE,
     FACTS,
     FACTS_PAST,
@@ -36,6 +37,7 @@ _UNDER = (
     (DOUBTS, ":"),
     (VERDICTS, ":"),
     (UNDOS, ":"),
+    (EFFECT_KEYS, ":"),
     (EVIDENCE, ":"),
 )
 

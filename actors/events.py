@@ -169,7 +169,9 @@ class Undoes(msgspec.Struct, frozen=True, kw_only=True):
     place: int
 
 
-class CallTool(msgspec.Struct, frozen=True, kw_only=True, tag="tool"):
+class CallTool(
+    msgspec.Struct, frozen=True, kw_only=True, tag="tool", omit_defaults=True
+):
     """Call a tool as model call `parent` asked for, at place `index` of its calls.
 
     Where a policy asked for it, `parent` is the first call of that decision. With

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from ...storage.erasure import Erasure
-from ...storage.records import Draft, Lease, Row, blob_digest
+from ...storage.reader import Reader
+from ...storage.records import Draft, Lease, Loaded, Row, blob_digest
 from ...supervision.faults import hit
 from ...supervision.lifecycle import Down, Up
 from ..agent import Agent
@@ -39,6 +40,7 @@ from .door import Door, Ended
 from .entry import Entry, LedgerState, apply, in_order
 from .inside import Inside
 from .keys import Keyed, KeyRead, Keys
+from .left import Left, LeftRead, left_rows
 from .reopened import PageRead, Reopened
 from .resolve import ProbeAgain, Probed, Resolver, VerdictRead
 from .rows import evidence_rows, rows_of
@@ -67,6 +69,7 @@ class Ledger(Durable[LedgerState]):
         self.wanted: dict[int, Perform] = {}
         self.door = Door(self)
         self.keys = Keys(self)
+        self.left = Left(self)
         self.inside = Inside(self)
         self.reopened = Reopened(self)
         self.resolver = Resolver(self)
@@ -74,6 +77,11 @@ class Ledger(Durable[LedgerState]):
     def fold(self, state: LedgerState, event: Event) -> LedgerState:
         """Fold by the rules of entries."""
         return apply(state, event)
+
+    def _load(self, reader: Reader) -> Loaded:
+        loaded = super()._load(reader)
+        self.left.load(reader, loaded)
+        return loaded
 
     def append(
         self,
@@ -85,12 +93,15 @@ class Ledger(Durable[LedgerState]):
     ) -> int:
         """Append, with the rows that others look up."""
         changed = rows_of(self.task, self.state, events, self.agent)
+        left = list(left_rows(self.task, self.state, events, self.agent))
         after = max(self.last_seq, self.house.journal.durable_seq)
         found = evidence_rows(self.task, self.state, events, after)
-        rows = [*rows, *changed, *found]
-        return super().append(
+        rows = [*rows, *changed, *found, *left]
+        seq = super().append(
             *events, rows=rows, blobs=blobs, also=also, erasure=erasure
         )
+        self.left.note(left, self.state.step)
+        return seq
 
     def loaded(self, folded: Folded) -> None:
         """Decide what each pending attempt of an earlier incarnation is now."""
@@ -133,6 +144,8 @@ class Ledger(Durable[LedgerState]):
                 self.resolver.read(message)
             case Keyed():
                 self.keys.keyed(message)
+            case LeftRead():
+                self.left.read(message)
             case KeyRead():
                 self.keys.read(message)
             case Consult():

@@ -116,7 +116,9 @@ class Door:
         same = find_same(ledger.state, key, wanted.op)
         earlier = ledger.reopened.find(key, wanted.op)
         earlier = earlier if same is None else earlier_of(same)
-        self._unless_made(wanted, tool, values, arguments, key, earlier)
+        if earlier is None and ledger.left.find(wanted, tool, values, arguments, key):
+            return
+        self.unless_made(wanted, tool, values, arguments, key, earlier)
 
     def named(
         self,
@@ -129,9 +131,9 @@ class Door:
     ) -> None:
         """Go on with a call whose effect its caller named."""
         key = caller_key(self._ledger.task, tool.name, name)
-        self._unless_made(wanted, tool, values, arguments, key, earlier, name)
+        self.unless_made(wanted, tool, values, arguments, key, earlier, name)
 
-    def _unless_made(
+    def unless_made(
         self,
         wanted: Perform,
         tool: Tool,

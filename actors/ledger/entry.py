@@ -1,15 +1,16 @@
 """The ledger's state, pure: entries of the current step, and how they came to stand.
 
-A closed entry leaves the state when its step ends or when 128 newer reads and model
-calls stand in it; the record itself stays in the stream for good. A step that stopped
-half-way, while others go on, has not ended: its effects stay, so that none is repeated
-once it goes on.
+A closed entry leaves the state when its step ends or when 128 newer ones stand in it;
+the record itself stays in the stream for good, and of a completed effect of a step that
+runs a row is left. A step that stopped half-way, while others go on, has not ended: its
+effects stay, so that none is repeated once it goes on.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -40,12 +41,13 @@ __all__ = [
     "failures",
     "find_same",
     "in_order",
+    "leaving",
     "request_id",
 ]
 
 CALLS_KEPT = 64  # failed calls of the task whose failures are counted over its steps
 TIMES_KEPT = 16  # failures that are counted of one call
-KEPT = 128  # closed reads and model calls of the running step
+KEPT = 128  # operations of the running step; more than a policy is shown
 KEY_VERSION = 1  # of the canonical encoding below, for ever
 
 
@@ -116,7 +118,8 @@ def earlier_of(entry: Entry) -> Earlier:
 class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
     """Entries by operation, oldest first; failed operations of the task by call.
 
-    `left` are the steps whose effects are in the record alone.
+    `left` are the steps whose effects are in the record alone; some of the running one
+    are where it is `over`.
     """
 
     version: int = 0
@@ -124,6 +127,7 @@ class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
     entries: dict[int, Entry] = msgspec.field(default_factory=dict)
     failed: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     left: tuple[str, ...] = ()
+    over: bool = False
 
 
 def effect_key(task: str, step: str, tool: str, arguments: str, occurrence: int) -> str:
@@ -222,7 +226,8 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
                 step=event.step,
                 entries=entries,
                 failed=state.failed,
-                left=_left(state, entries),
+                left=_left(state, event, entries),
+                over=_over(state, event),
             )
         case EffectRecorded():
             changed = _changed(
@@ -286,23 +291,45 @@ def _kept(state: LedgerState, event: EffectRegistered) -> dict[int, Entry]:
             for op, one in state.entries.items()
             if not _passed(one) or (one.step in half and one.effect != "read")
         }
-    passing = [
-        op
-        for op, entry in state.entries.items()
-        if _passed(entry) and entry.effect == "read"
-    ]
-    gone = set(passing[: max(0, len(passing) - KEPT + 1)])
+    gone = {entry.op for entry in leaving(state, event)}
     return {op: entry for op, entry in state.entries.items() if op not in gone}
 
 
-def _left(state: LedgerState, kept: dict[int, Entry]) -> tuple[str, ...]:
-    """The steps whose effects are not all in the state any more."""
+def leaving(state: LedgerState, event: EffectRegistered) -> list[Entry]:
+    """What there is no room for beside an operation of the running step, oldest first.
+
+    In the order of their registration: a model call goes before the calls of its reply.
+    """
+    if event.step != state.step or event.op in state.entries:
+        return []
+    passed = (entry for entry in state.entries.values() if _passed(entry))
+    return list(islice(passed, max(0, len(state.entries) - KEPT + 1)))
+
+
+def _over(state: LedgerState, event: EffectRegistered) -> bool:
+    """Whether effects of the running step have left the state."""
+    if event.step != state.step:
+        return False
+    gone = leaving(state, event)
+    return state.over or any(one.effect != "read" for one in gone)
+
+
+def _left(
+    state: LedgerState, event: EffectRegistered, kept: dict[int, Entry]
+) -> tuple[str, ...]:
+    """The steps whose effects are not all in the state, or rows of the running one."""
+    if len(kept) > len(state.entries):  # with the new one
+        return state.left
     gone = [
         one.step
         for op, one in state.entries.items()
         if op not in kept and one.effect != "read" and one.undoes is None
     ]
-    return tuple(dict.fromkeys([*state.left, *gone]))
+    if state.over:
+        gone.append(state.step)
+    return tuple(
+        dict.fromkeys([*state.left, *(step for step in gone if step != event.step)])
+    )
 
 
 def _passed(entry: Entry) -> bool:

@@ -8,15 +8,18 @@ Every recorded operation has one that says where its newest record stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
-from ...storage.records import Row
+from ...storage.reader import Reader
+from ...storage.records import Record, Row
 from ..agent import Agent
+from ..errors import Misuse
 from ..events import EffectRecorded, EffectRegistered, Event
-from ..names import DOUBTS, EVIDENCE, UNDOS, effect
+from ..evidence import evidence_id
+from ..names import DOUBTS, EVIDENCE, UNDOS, effect, ledger
 from .entry import Entry, LedgerState, apply
 from .keys import keyed_row
 
@@ -27,9 +30,12 @@ __all__ = [
     "evidence_key",
     "evidence_prefix",
     "evidence_rows",
+    "recorded",
     "rows_of",
     "undo_prefix",
 ]
+
+PAGE = 64  # records
 
 
 class DoubtRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +112,28 @@ def evidence_rows(
             row = EvidenceRow(after=after, kind=made.kind, name=made.name)
             key, value = evidence_key(task, event.op), msgspec.json.encode(row)
             yield Row(space=EVIDENCE, key=key, value=value)
+
+
+def recorded(
+    reader: Reader,
+    event_of: Callable[[Record], Event],
+    task: str,
+    op: int,
+    row: EvidenceRow,
+) -> EffectRecorded:
+    """The record itself: it stands soon behind the place that its row names.
+
+    Raises Misuse where it is not there any more.
+    """
+    seen = row.after
+    while page := reader.records(seen, PAGE):
+        for record in page:
+            if record.stream == ledger(task) and record.type == "EffectRecorded":
+                event = event_of(record)
+                if isinstance(event, EffectRecorded) and event.op == op:
+                    return event
+        seen = page[-1].seq
+    raise Misuse(f"the record of {evidence_id(op)} is not in the store any more")
 
 
 def _doubts(task: str, state: LedgerState, events: Sequence[Event]) -> Iterator[Row]:

@@ -16,9 +16,9 @@ from ...storage.records import Record
 from ..errors import Misuse
 from ..events import EffectRecorded
 from ..evidence import evidence_id, named_op
-from ..ledger.rows import EvidenceRow, evidence_key, evidence_prefix
+from ..ledger.rows import EvidenceRow, evidence_key, evidence_prefix, recorded
 from ..model import ModelReply
-from ..names import EVIDENCE, ledger
+from ..names import EVIDENCE
 from ..protocol import Inquire
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ __all__ = ["PIECE", "Evidence", "EvidenceRead", "opened"]
 
 PIECE = 4_000  # characters of a result that one call shows at most
 NEARBY = 3  # operations on either side that an error looks for
-PAGE = 64  # records
 
 
 class EvidenceRead(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +86,7 @@ def opened(
     if op is None or found is None:
         raise Misuse(_unknown(reader, task, values["id"], op))
     row = msgspec.json.decode(found, type=EvidenceRow)
-    text = _text(reader, _recorded(reader, event_of, task, op, row), row)
+    text = _text(reader, recorded(reader, event_of, task, op, row), row)
     return _piece(f"{evidence_id(op)} {row.name}", text, **_range(values))
 
 
@@ -107,25 +106,6 @@ def _piece(head: str, text: str, start: int, end: int | None) -> str:
         return f"{head}: all {size} characters\n{text}"
     more = f"; the next piece begins at start={stop}" if stop < size else ""
     return f"{head}: characters {start} to {stop} of {size}{more}\n{text[start:stop]}"
-
-
-def _recorded(
-    reader: Reader,
-    event_of: Callable[[Record], Event],
-    task: str,
-    op: int,
-    row: EvidenceRow,
-) -> EffectRecorded:
-    """The record itself: it stands soon behind the place that its row names."""
-    seen = row.after
-    while page := reader.records(seen, PAGE):
-        for record in page:
-            if record.stream == ledger(task) and record.type == "EffectRecorded":
-                event = event_of(record)
-                if isinstance(event, EffectRecorded) and event.op == op:
-                    return event
-        seen = page[-1].seq
-    raise Misuse(f"the record of {evidence_id(op)} is not in the store any more")
 
 
 def _text(reader: Reader, record: EffectRecorded, row: EvidenceRow) -> str:

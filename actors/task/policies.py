@@ -18,7 +18,7 @@ from ...supervision.faults import hit
 from ..events import CallTool, DecisionMade, FinishStep, PauseTask, PolicyFailed
 from ..executor.executor import Outcome, Work
 from ..ledger.entry import Entry
-from ..policy import CALLS, Chosen, Done, PolicyStep, PolicyView, read_action
+from ..policy import Chosen, Done, PolicyStep, PolicyView, read_action
 from ..protocol import Replied
 from .commands import AskPolicy, StopFor
 from .state import Op, TaskState
@@ -65,7 +65,8 @@ class Policies:
         task, state = self._task, self._task.state
         policy, tools = task.agent.policy, task.agent.tools
         assert policy is not None
-        calls = self._of(state)
+        calls = self._newest()
+        self._ended = {one.op: one for one in calls}  # nobody looks at the others
         version = self._asked = state.version
         address = task.address
 
@@ -144,7 +145,7 @@ class Policies:
     # ── what its calls brought ───────────────────────────────────────────────────
 
     def observed(self, op: Op, action: CallTool, outcome: Replied) -> None:
-        """Keep how a call ended; the newest are enough."""
+        """Keep how a call ended."""
         self._keep(op.op, action.tool, outcome)
 
     def recall(self, entries: Sequence[Entry]) -> None:
@@ -167,19 +168,17 @@ class Policies:
             error=outcome.error,
             by=outcome.by,
         )
-        while len(self._ended) > CALLS + RECENT:
-            del self._ended[next(iter(self._ended))]
 
-    def _of(self, state: TaskState) -> tuple[_Call, ...]:
+    def _newest(self) -> tuple[_Call, ...]:
         """The newest calls of the step's attempt that have ended, in order."""
-        since = state.choice.since
-        mine = [self._ended[op] for op in sorted(self._ended) if op >= since]
-        last = sum(one.op >= state.choice.exchange for one in mine)
+        choice = self._task.state.choice
+        mine = [self._ended[op] for op in sorted(self._ended) if op >= choice.since]
+        last = sum(one.op >= choice.exchange for one in mine)
         return tuple(mine[-max(RECENT, last) :])
 
     def _learned(self) -> str:
         exchange = self._task.state.choice.exchange
-        last = [one for one in self._of(self._task.state) if one.op >= exchange]
+        last = [one for op, one in sorted(self._ended.items()) if op >= exchange > 0]
         said = "; ".join(f"{one.tool}: {one.error or one.status}" for one in last)
         return said[:LEARNED]
 
@@ -220,7 +219,10 @@ def view_of(task: str, state: TaskState, calls: Sequence[_Call]) -> PolicyView:
 
 
 def _done(call: _Call) -> Done:
-    arguments = parsed(call.arguments)
+    try:
+        arguments = msgspec.json.decode(call.arguments)
+    except msgspec.DecodeError:  # a person's word in place of the policy's
+        arguments = {}
     return Done(
         tool=call.tool,
         arguments=arguments if isinstance(arguments, dict) else {},

@@ -1,0 +1,167 @@
+"""Effects that left the ledger's state while their step runs, found by their key.
+
+A step keeps its newest operations in the state. That an effect before them completed
+is a row; its key is remembered by the actor as well, so that a new effect is not
+looked up in the store: a read there waits for a flush.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...storage.reader import Reader
+from ...storage.records import Loaded, Row
+from ..agent import Agent
+from ..events import EffectRecorded, EffectRegistered, Event
+from ..names import EFFECT_KEYS, EVIDENCE
+from ..protocol import Perform
+from ..tool import Tool
+from .entry import Earlier, LedgerState, leaving
+from .rows import EvidenceRow, evidence_key, recorded
+
+if TYPE_CHECKING:
+    from .actor import Ledger
+
+__all__ = ["Left", "LeftRead", "left_rows"]
+
+
+class LeftRead(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an effect that left the state."""
+
+    incarnation: int
+    op: int
+    attempt: int
+    found: EffectRecorded | BaseException
+
+
+class _OfStep(msgspec.Struct):
+    step: str
+
+
+class _Call(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that has passed everything but the look at what it may repeat."""
+
+    wanted: Perform
+    tool: Any
+    values: dict[str, Any]
+    arguments: str
+    key: str
+
+
+def _prefix(task: str, step: str) -> str:
+    return f"{task}:{step}:"
+
+
+def left_rows(
+    task: str, state: LedgerState, events: Sequence[Event], agent: Agent
+) -> Iterator[Row]:
+    """A row for each effect of the running step that leaves with these events.
+
+    One that failed may be made again, one that its caller named has a row already, and
+    no call is ever the same as one that is repeated on purpose.
+    """
+    for event in events:
+        if not isinstance(event, EffectRegistered):
+            continue
+        for entry in leaving(state, event):
+            tool = agent.tools.get(entry.name)
+            counts = entry.step == state.step and entry.effect != "read"
+            if not counts or entry.named or entry.reused is not None:
+                continue
+            if entry.status == "completed" and not (tool and tool.repeat):
+                key = _prefix(task, entry.step) + entry.key
+                yield Row(space=EFFECT_KEYS, key=key, value=b"%d" % entry.op)
+
+
+class Left:
+    """The ledger's part for effects of the running step that its state has let go."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._step = ""
+        self._ops: dict[str, int] = {}
+        self._calls: dict[tuple[int, int], _Call] = {}
+
+    def load(self, reader: Reader, loaded: Loaded) -> None:
+        """Learn from the store what left in the running step, which `loaded` names."""
+        bodies = [one.body for one in loaded.records if one.type == "EffectRegistered"]
+        if loaded.snapshot is not None:
+            bodies = [loaded.snapshot.body, *bodies]
+        if not bodies:
+            return
+        step = msgspec.json.decode(bodies[-1], type=_OfStep).step
+        prefix = _prefix(self._ledger.task, step)
+        self._step = step
+        self._ops = {
+            row.key.removeprefix(prefix): int(row.value or b"0")
+            for row in reader.rows(EFFECT_KEYS, prefix)
+        }
+
+    def note(self, rows: Sequence[Row], step: str) -> None:
+        """Remember what leaves with these rows."""
+        if step != self._step:
+            self._step, self._ops = step, {}
+        for row in rows:
+            self._ops[row.key.rpartition(":")[2]] = int(row.value or b"0")
+
+    def find(
+        self,
+        wanted: Perform,
+        tool: Tool,
+        values: dict[str, Any],
+        arguments: str,
+        key: str,
+    ) -> bool:
+        """Whether such an effect left; the door goes on once its record is read."""
+        op = self._ops.get(key)
+        if op is None or op == wanted.op or wanted.step != self._step:
+            return False
+        ledger, at = self._ledger, (wanted.op, wanted.attempt)
+        self._calls[at] = _Call(
+            wanted=wanted, tool=tool, values=values, arguments=arguments, key=key
+        )
+        address, incarnation, house = ledger.address, ledger.incarnation, ledger.house
+
+        def read(reader: Reader) -> EffectRecorded:
+            place = reader.row(EVIDENCE, evidence_key(ledger.task, op))
+            assert place is not None
+            row = msgspec.json.decode(place, type=EvidenceRow)
+            return recorded(reader, house.event_of, ledger.task, op, row)
+
+        def done(found: EffectRecorded | BaseException) -> None:
+            address.tell(
+                LeftRead(
+                    incarnation=incarnation,
+                    op=wanted.op,
+                    attempt=wanted.attempt,
+                    found=found,
+                )
+            )
+
+        house.journal.read(read, done)
+        return True
+
+    def read(self, message: LeftRead) -> None:
+        """Go on with the call, with what its record says."""
+        if message.incarnation != self._ledger.incarnation:
+            return
+        if isinstance(message.found, BaseException):
+            raise message.found
+        call = self._calls.pop((message.op, message.attempt), None)
+        if call is None:
+            return
+        found = message.found
+        earlier = Earlier(
+            op=found.op,
+            arguments=call.arguments,
+            status=found.status,
+            result=found.result,
+            blob=found.blob,
+            anchors=found.anchors,
+        )
+        self._ledger.door.unless_made(
+            call.wanted, call.tool, call.values, call.arguments, call.key, earlier
+        )

@@ -50,6 +50,7 @@ __all__ = [
     "FactStated",
     "FactsErased",
     "FinishStep",
+    "Forked",
     "GrantReturned",
     "GrantTaken",
     "Granted",
@@ -85,6 +86,7 @@ __all__ = [
     "SlotPromised",
     "SlotTaken",
     "StepEnded",
+    "StepInherited",
     "StepRetried",
     "StepStarted",
     "SubtaskEnded",
@@ -94,6 +96,7 @@ __all__ = [
     "TaskActivated",
     "TaskClosed",
     "TaskClosing",
+    "TaskForked",
     "TaskLeft",
     "TaskParked",
     "TaskPassivated",
@@ -224,10 +227,23 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None = None
 
 
+class Forked(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a fork left its source: as of record `seq`, `version` of its stream.
+
+    Operations below `ops` are the source's; the fork's own count on from there.
+    """
+
+    task: str
+    seq: int
+    version: int
+    ops: int
+
+
 class TaskSubmitted(Event, frozen=True, kw_only=True):
     """The task exists, with all that it will ever be told about itself.
 
-    A sub-task names its parent, and the parent's operation that it is. `rules` are what
+    A sub-task names its parent, and the parent's operation that it is; a fork what it
+    was `forked` from. `rules` are what
     the door keeps: the agent's, the caller's and the parent's.
     """
 
@@ -249,6 +265,27 @@ class TaskSubmitted(Event, frozen=True, kw_only=True):
     parent_op: int = 0
     depth: int = 0
     rules: tuple[Rule, ...] = ()
+    forked: Forked | None = None
+
+
+class TaskForked(Event, frozen=True, kw_only=True):
+    """What a fork begins with: where its source stood, so that it needs it no more.
+
+    `state` are parts of a task's state by name; `step` is the step that ran there and
+    begins anew here, `done` what had happened in it, in words for the model.
+    """
+
+    by: str
+    state: dict[str, Any]
+    step: str = ""
+    done: tuple[str, ...] = ()
+
+
+class StepInherited(Event, frozen=True, kw_only=True):
+    """A step that the source of a fork completed, with its result as JSON text."""
+
+    step: str
+    result: str
 
 
 class StepStarted(Event, frozen=True, kw_only=True):
@@ -1119,10 +1156,13 @@ class TaskErased(Event, frozen=True, kw_only=True):
     by: str
     erased_at: float
     subtasks: tuple[str, ...] = ()
+    forks: tuple[str, ...] = ()
 
 
 EVENTS: tuple[type[Event], ...] = (
     TaskSubmitted,
+    TaskForked,
+    StepInherited,
     StepStarted,
     DecisionMade,
     PolicyFailed,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 __all__ = [
     "ADMISSION",
     "APPROVALS",
@@ -32,6 +34,7 @@ __all__ = [
     "context",
     "effect",
     "family",
+    "fork_id",
     "ledger",
     "task",
 ]
@@ -67,6 +70,11 @@ KEYS = "key"  # the caller's key of a submission -> the task's id
 def family(task_id: str) -> str:
     """The supervisor of a task's four actors."""
     return f"task/{task_id}"
+
+
+def fork_id(command: str) -> str:
+    """The id of the fork that a command of the inbox makes, however often applied."""
+    return f"t-{hashlib.sha256(command.encode()).hexdigest()[:16]}"
 
 
 def ledger(task_id: str) -> str:

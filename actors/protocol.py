@@ -47,6 +47,7 @@ __all__ = [
     "EraseFacts",
     "FactChanged",
     "FetchGrants",
+    "Fork",
     "Given",
     "GrantBack",
     "Grants",
@@ -132,6 +133,21 @@ class Retry(Asked, frozen=True, kw_only=True):
     """
 
     step: str
+
+
+class Fork(Asked, frozen=True, kw_only=True):
+    """Make a task that begins where another stood, as of seq `at` or now.
+
+    `new` is its id; without a `budget` it has the source's limits, without a `goal` the
+    source's. Answered with its id, or that of the task which the same `key` gave
+    before; fails with Misuse where that cannot be.
+    """
+
+    new: str
+    at: int | None = None
+    budget: Amounts | None = None
+    goal: str = ""
+    key: str | None = None
 
 
 class WakeAgain(Asked, frozen=True, kw_only=True):

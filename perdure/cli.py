@@ -26,6 +26,10 @@ commands:
   retry ID [--from STEP]
                 have a step of a task that rests done again, and those that need it;
                 by default the step where it stopped
+  fork ID [--at SEQ]
+                make a task that begins where another stood, now or at a place of the
+                log, with a budget of its own: --tokens N and the like, --goal TEXT,
+                --key TEXT; prints its id
   extend ID     add to its limits: --tokens N, --model-calls N, --tool-calls N,
                 --cost AMOUNT
   limit ID      lower its limits to such amounts; below what is used, it pauses
@@ -54,9 +58,9 @@ ps, show, effects, log, watch, request, why, checkpoint, recall, spend, facts an
 only read: they work while a runtime runs, after it was killed, and on a store at rest.
 ID may be the beginning of an id, if no other task's id begins like it.
 
-cancel, resume, retry, extend, limit, approve, reject, answer, resolve, know, confirm,
-drop and erase are kept in the store and applied by the runtime that has it open, else
-by the next one. They wait --timeout seconds (5) for its answer.
+cancel, resume, retry, fork, extend, limit, approve, reject, answer, resolve, know,
+confirm, drop and erase are kept in the store and applied by the runtime that has it
+open, else by the next one. They wait --timeout seconds (5) for its answer.
 
 The store is --store PATH, else PERDURE_STORE, else ./tasks.db. With --json the last
 line of stdout is one JSON value.
@@ -121,6 +125,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
     "cancel": (".cli_ask", "End a task after the operations in flight."),
     "resume": (".cli_ask", "Let a paused or parked task go on."),
     "retry": (".cli_again", "Have a step of a task done again."),
+    "fork": (".cli_again", "Make a task that begins where another stood."),
     "extend": (".cli_ask", "Add to a task's limits; one paused for money goes on."),
     "limit": (".cli_ask", "Lower a task's limits; below what is used, it pauses."),
     "approve": (".cli_ask", "Let a call run that waits for a person, or change it."),

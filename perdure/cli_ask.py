@@ -20,6 +20,7 @@ from .actors.admission.commands import CommandAnswer, CommandBody
 from .actors.budget.account import Budget, limits_of
 from .actors.names import TASK_ROWS
 from .actors.task.rows import ERASED
+from .again import kept_of
 from .cli import DONE, NOT_ENDED, UNDONE, complain, say, say_json, text
 from .erasing import check_by
 from .errors import Misuse
@@ -188,7 +189,7 @@ def _to_erase(
     if not arguments.yes:
         children = len(reader.rows(TASK_ROWS, f"{task}."))
         more = f" and its {children} sub-tasks" if children else ""
-        raise Misuse(f"task {task}{more} would be gone for good: say so with --yes")
+        raise Misuse(f"task {task}{more} would be gone for good{kept_of(reader, task)}")
     return task, body
 
 
@@ -245,7 +246,7 @@ def _report(
     elif answer is None:
         say([f"{about}: {kept}"])
     elif answer.done:
-        say([f"{about}: {answer.said}"])
+        say([answer.said if command.kind == "fork" else f"{about}: {answer.said}"])
     else:
         complain(f"{about}: {answer.said}")
     if answer is None:

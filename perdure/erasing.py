@@ -63,10 +63,12 @@ class ErasingCalls(Asking):
     ) -> bool:
         """Take an ended task, or all facts about a subject, out of the store for good.
 
-        With a task its sub-tasks go. What is left says that it was erased, when and by
-        whom, and what it used; its id is not given again, its key may be. With a
-        subject its facts go, their history, and what tasks were shown of them; a
-        running task lets go of them at its next decision, and this waits for that.
+        With a task its sub-tasks go. Its forks are tasks of their own: they keep what
+        they took over until each is erased, too; the event of the erasure names them.
+        What is left says that it was erased, when and by whom, and what it used; its id
+        is not given again, its key may be. With a subject its facts go, their history,
+        and what tasks were shown of them; a running task lets go of them at its next
+        decision, and this waits for that.
 
         When this returns, no file of the store holds a byte of it, unless another
         process still reads what was there before (``journal.erasure_waits`` in the log

@@ -13,6 +13,8 @@ __all__ = ["DOMAIN", "NAMES", "line_of"]
 
 NAMES: dict[str, str] = {
     "TaskSubmitted": "task.submitted",
+    "TaskForked": "task.forked",
+    "StepInherited": "step.inherited",
     "StepStarted": "step.started",
     "DecisionMade": "task.decided",
     "PolicyFailed": "policy.failed",

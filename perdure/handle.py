@@ -156,6 +156,43 @@ class Handle:
         """`retry` for event loops."""
         await asyncio.to_thread(self._runtime.retry, self.id, step, by)
 
+    def fork(
+        self,
+        *,
+        at: int | None = None,
+        budget: Budget | None = None,
+        goal: str | None = None,
+        key: str | None = None,
+        by: str = "operator",
+    ) -> Handle:
+        """Make a task that begins where this one stood, and return its handle.
+
+        It has its completed steps with their results, its variables in view, findings,
+        notes and failures, and its constraints and rules. The step that ran begins
+        anew; what was open is not taken along, nor are sub-tasks. What had happened in
+        that step the model is told. The fork has an id, a budget and a ledger of its
+        own: it has no right to the effects of this task, and the same call is another
+        effect. Agent, its rules and baseline are those of now.
+
+        Args:
+            at: a `seq` of the log; the task is forked as it was then. Now by default.
+            budget: the fork's limits; None takes those this task was submitted with.
+            goal: another goal, in place of this task's.
+            key: forking with the same key again gives the same fork.
+            by: who makes it; kept.
+
+        Raises Misuse where the task was erased, had not begun at `at`, or its agent is
+        not registered.
+        """
+        made = self._runtime.make_fork(
+            self.id, at=at, budget=budget, goal=goal, key=key, by=by
+        )
+        return Handle(self._runtime, made)
+
+    async def afork(self, **options: Any) -> Handle:
+        """`fork` for event loops; the same arguments."""
+        return await asyncio.to_thread(lambda: self.fork(**options))
+
     def cancel(
         self,
         by: str = "operator",

@@ -91,3 +91,11 @@ class Submitting(TaskCalls):
     async def asubmit(self, agent: str, goal: str, **options: Any) -> Handle:
         """`submit` for event loops; the same arguments."""
         return await asyncio.to_thread(self.submit, agent, goal, **options)
+
+    def fork(self, task: str, **options: Any) -> Handle:
+        """Make a task that begins where another stood; see `Handle.fork`."""
+        return Handle(self, task).fork(**options)
+
+    async def afork(self, task: str, **options: Any) -> Handle:
+        """`fork` for event loops; the same arguments."""
+        return await Handle(self, task).afork(**options)

@@ -30,6 +30,7 @@ from ..protocol import (
     Enlarged,
     Erase,
     FactChanged,
+    Fork,
     InboxChanged,
     Order,
     Pause,
@@ -50,6 +51,7 @@ from .answers import Answers
 from .callers import Callers
 from .commands import Commands
 from .erasing import Erasing
+from .forking import Forks
 from .gate import Gate
 from .isolation import Isolation
 from .questions import Questions
@@ -94,6 +96,7 @@ class Admission(Durable[QueueState]):
         self.activation = Activation(self, family_of)
         self.commands = Commands(self)
         self.retries = Retries(self)
+        self.forks = Forks(self)
         self.verdicts = Verdicts(self)
         self.erasing = Erasing(self)
         self.gate = Gate(self)
@@ -159,6 +162,8 @@ class Admission(Durable[QueueState]):
                 self.callers.submit(message)
             case Resume():
                 self.callers.resume(message)
+            case Fork():
+                self.forks.fork(message)
             case Retry():
                 self.retries.retry(message)
             case Pause(task=task, by=by, promise=promise):

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
-
 from ...storage.errors import Fenced, Rejected
 from ...storage.records import Row
-from ...supervision.faults import hit
 from ...supervision.promise import Promise
 from ..errors import Misuse
 from ..events import (
@@ -18,10 +15,9 @@ from ..events import (
     Event,
     QuestionAnswered,
     TaskLeft,
-    TaskQueued,
     TaskWoken,
 )
-from ..names import KEYS, TASK_ROWS, TIMERS
+from ..names import KEYS, TASK_ROWS
 from ..names import task as task_name
 from ..protocol import (
     Answer,
@@ -29,7 +25,6 @@ from ..protocol import (
     Cancel,
     Order,
     Queued,
-    Remind,
     Reply,
     Resolve,
     Resume,
@@ -46,9 +41,8 @@ from ..task.rows import (
     answer_of,
     queued_row,
     said_of,
-    task_row,
-    timer_row,
 )
+from .entering import enter
 from .queue import Place
 
 if TYPE_CHECKING:
@@ -88,37 +82,12 @@ class Callers:
         admission.read(lambda reader: reader.row(KEYS, key), found)
 
     def _queue(self, message: Submit) -> None:
-        admission = self._admission
-        task = message.task
-        stream = f"task/{task.task}"
-        rows = [task_row(task, "queued")]
-        if task.key is not None:
-            rows.append(Row(space=KEYS, key=task.key, value=task.task.encode()))
-        if task.not_before is not None:
-            rows.append(timer_row(task.task, 0, task.not_before))
-        first = admission.draft(stream, 1, task)
-        first = msgspec.structs.replace(first, rows=tuple(rows))
-        queued = TaskQueued(
-            task=task.task,
-            agent=task.agent,
-            group=task.group,
-            priority=task.priority,
-            key=task.key,
-            not_before=task.not_before,
-            parent=task.parent,
-        )
+        admission, task = self._admission, message.task
         try:
-            lease = admission.house.journal.acquire(stream, 0)
-            seq = admission.append(queued, also=[(lease, [first])])
+            enter(admission, task)
         except (Rejected, Fenced):
             self._taken_before(message)
             return
-        hit("admission.queued", task.agent)
-        if task.not_before is not None:
-            hit("timer.set", task.agent)
-            remind = Remind(task=task.task, at=task.not_before)
-            timers = admission.house.address(TIMERS)
-            admission.when_durable(seq, lambda: timers.tell(remind))
         self._answer(message, task.task)
 
     def _answer(self, message: Submit, task: str) -> None:

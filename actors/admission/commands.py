@@ -20,7 +20,7 @@ from ...supervision.faults import hit
 from ..budget.account import why_not_extended
 from ..events import Amounts, CommandApplied, Event, TaskSubmitted
 from ..memory.facts import Said
-from ..names import MEMORY, POOL, TASK_ROWS
+from ..names import MEMORY, POOL, TASK_ROWS, fork_id
 from ..protocol import (
     Answer,
     Cancel,
@@ -29,6 +29,7 @@ from ..protocol import (
     Erase,
     EraseFacts,
     FactChanged,
+    Fork,
     Reply,
     Resolve,
     Resume,
@@ -52,7 +53,8 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     operation, and says whether it `happened` and what text it gave; for `approve` JSON
     `arguments`, with a `tool` or without, are the call that is to be made instead;
     `compensate` is for `cancel`, `fact` for `know`, `about` for `erase`: a subject;
-    `text` is for `answer`, `step` for `retry`.
+    `text` is for `answer`, `step` for `retry`; `at`, `goal` and `key` are for `fork`,
+    beside `amounts`.
     """
 
     by: str = "somebody"
@@ -69,6 +71,9 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     about: str = ""
     text: str = ""
     step: str = ""
+    at: int | None = None
+    goal: str = ""
+    key: str | None = None
 
 
 class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +170,18 @@ class Commands:
             case "retry":
                 retry = Retry(task=task, step=body.step, by=body.by, command=command.id)
                 self._admission.retries.retry(retry)
+            case "fork":
+                fork = Fork(
+                    task=task,
+                    new=fork_id(command.id),
+                    at=body.at,
+                    budget=body.amounts or None,
+                    goal=body.goal,
+                    key=body.key,
+                    by=body.by,
+                    command=command.id,
+                )
+                self._admission.forks.fork(fork)
             case "erase" if body.about:
                 self._erase_facts(command, body)
             case "erase":

@@ -28,9 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Erasing"]
 
-DONE = "it is erased"
 BEFORE = "it was erased before"
 GONE = CommandAnswer(done=False, said="what it was about is erased")
+
+
+def done(forks: Sequence[str]) -> str:
+    """What is said of an erasure: forks hold what they took over of the task."""
+    if not forks:
+        return "it is erased"
+    return f"it is erased; its forks keep what they took over: {', '.join(forks)}"
 
 
 class Erasing:
@@ -122,8 +128,15 @@ class Erasing:
         now, by = admission.house.now(), message.by
         names = [row.task for row in search.tasks]
         subtasks = tuple(one for one in names if one != message.task)
+        said = done(search.forks)
         events: list[Event] = [
-            TaskErased(task=message.task, by=by, erased_at=now, subtasks=subtasks)
+            TaskErased(
+                task=message.task,
+                by=by,
+                erased_at=now,
+                subtasks=subtasks,
+                forks=search.forks,
+            )
         ]
         rows = search.rows(by)
         if message.command:
@@ -132,10 +145,10 @@ class Erasing:
                 kind="erase",
                 task=message.task,
                 done=True,
-                said=DONE,
+                said=said,
             )
             events.append(applied)
-            answer = CommandAnswer(done=True, said=DONE)
+            answer = CommandAnswer(done=True, said=said)
             rows.append(answer_row(message.command, msgspec.json.encode(answer)))
         gone = msgspec.json.encode(GONE)
         erasure = search.erasure(by, now, gone, message.command)

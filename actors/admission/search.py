@@ -27,6 +27,7 @@ from ..events import (
     TaskQueued,
     TaskWoken,
 )
+from ..memory.lineage import forks_of
 from ..memory.wordless import commands_about, without_words
 from ..names import ADMISSION, APPROVALS, MEMORY, QUESTIONS, TASK_ROWS, family
 from ..task.rows import ERASED, TaskRow
@@ -79,6 +80,7 @@ class Search:
     ) -> None:
         self.task = task
         self.tasks: list[TaskRow] = []
+        self.forks: tuple[str, ...] = ()  # they keep what they took over
         self._event_of = event_of
         self._encode = encode
         self._slices: Iterator[None] | None = None
@@ -144,6 +146,7 @@ class Search:
         self.tasks = [
             msgspec.json.decode(value, type=TaskRow) for value in values if value
         ]
+        self.forks = forks_of(self._reader, [row.task for row in self.tasks])
         scopes = {f"task:{row.task}" for row in self.tasks}
         self._commands = commands_about(
             self._reader.sent([""]), lambda fact: fact.get("scope") in scopes

@@ -20,6 +20,7 @@ from ..ledger.rows import EvidenceRow, evidence_key, evidence_prefix, recorded
 from ..model import ModelReply
 from ..names import EVIDENCE
 from ..protocol import Inquire
+from .lineage import holder, lineage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,12 +82,19 @@ def opened(
     Raises Misuse, for the model to read, where the task has no such record or the
     record no such characters.
     """
-    op = named_op(values["id"], task)
-    found = None if op is None else reader.row(EVIDENCE, evidence_key(task, op))
-    if op is None or found is None:
+    names = [task, *(source for source, _, _ in lineage(reader, task))]
+    ops = {named_op(values["id"], name): name for name in reversed(names)}
+    op = next((one for one in ops if one is not None), None)
+    if op is None:
+        raise Misuse(_unknown(reader, task, values["id"], op))
+    whose, erased = holder(reader, task, op)
+    if erased:
+        raise Misuse(f"{evidence_id(op)} was of task {whose}, which was erased")
+    found = reader.row(EVIDENCE, evidence_key(whose, op))
+    if found is None or ops[op] not in (task, whose):
         raise Misuse(_unknown(reader, task, values["id"], op))
     row = msgspec.json.decode(found, type=EvidenceRow)
-    text = _text(reader, recorded(reader, event_of, task, op, row), row)
+    text = _text(reader, recorded(reader, event_of, whose, op, row), row)
     return _piece(f"{evidence_id(op)} {row.name}", text, **_range(values))
 
 

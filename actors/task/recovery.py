@@ -21,6 +21,7 @@ from ..model import ModelReply
 from ..plan.standing import needs_shown, stuck_step
 from ..protocol import Replied
 from ..rules import said
+from . import forked
 from .failures import failed_before
 from .state import TaskState
 from .values import is_portable
@@ -170,7 +171,7 @@ def view_of(
         operations=tuple(done),
         findings=state.findings,
         failures=failed_before(state.failures, state.notes),
-        notes=state.notes,
+        notes=(*forked.told(state), *state.notes),
         adrift=state.adrift,
         uncertain=tuple(f"op{op.op}#{op.attempt}" for op in _unsure(state))
         if recovery

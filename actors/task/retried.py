@@ -12,9 +12,10 @@ import msgspec
 
 from ..context.blocks import Window
 from ..errors import Misuse
-from ..events import PlanStep, RetryAsked, StepRetried, TaskResumed
+from ..events import RetryAsked, StepRetried, TaskResumed
 from ..guard.ladder import GuardState
 from ..plan.needing import needing
+from ..plan.standing import stuck_step
 from . import stepping, summarised
 from .commands import CancelSubtask, Command, Drive, LetGo, Reopen
 from .observing import noted
@@ -23,19 +24,12 @@ from .parts import Op, Retry, StepRecord
 if TYPE_CHECKING:
     from .state import TaskState
 
-FREE = ("pending", "completed", "skipped")  # steps that nothing is wrong with
-
-__all__ = ["affected", "after", "chosen", "due", "plan_of"]
-
-
-def plan_of(state: TaskState) -> tuple[PlanStep, ...]:
-    """The steps in force."""
-    return state.plan
+__all__ = ["affected", "after", "chosen", "due"]
 
 
 def affected(state: TaskState, step: str) -> tuple[str, ...]:
     """The steps that are done again with one: itself, and all that need it."""
-    return needing(plan_of(state), step)
+    return needing(state.plan, step)
 
 
 def chosen(state: TaskState, step: str) -> str:
@@ -46,11 +40,11 @@ def chosen(state: TaskState, step: str) -> str:
     records = {one.id: one for one in state.steps}
     known = ", ".join(records)
     if not step:
-        begun = [one for one in state.steps if one.attempt]
-        stopped = [one for one in begun if one.status not in FREE]
-        if not begun:
+        running = state.step.id if state.step else ""
+        stuck = running or stuck_step(state.plan, state.statuses()) or state.newest
+        if not stuck:
             raise Misuse(f"no step of task {state.task.task} has begun: resume it")
-        return (stopped or begun[-1:])[0].id
+        return stuck
     if step not in records:
         raise Misuse(f"there is no step {step!r}; the steps are: {known}")
     if not records[step].attempt:

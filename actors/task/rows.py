@@ -55,6 +55,7 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     """Status of a task as of its last stop or start; `output` is JSON text.
 
     `epoch` is the one that it paused in; `compensates` says that it takes effects back.
+    Operations of a fork below `source_ops` are those of its `source`.
     """
 
     task: str
@@ -72,6 +73,8 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     steps: dict[str, str] = msgspec.field(default_factory=dict)
     books: Books = Books()
     compensates: bool = False
+    source: str = ""
+    source_ops: int = 0
 
 
 class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +164,10 @@ class Wake:
 
 def task_row(task: TaskSubmitted, status: str, **fields: Any) -> Row:
     """The row of a task in some status."""
+    forked = task.forked
     row = TaskRow(
+        source=forked.task if forked else "",
+        source_ops=forked.ops if forked else 0,
         task=task.task,
         agent=task.agent,
         goal=task.goal[:200],

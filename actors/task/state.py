@@ -41,6 +41,7 @@ from ..events import (
     SlotCame,
     SlotDeferred,
     StepEnded,
+    StepInherited,
     StepRetried,
     StepStarted,
     SubtaskEnded,
@@ -50,6 +51,7 @@ from ..events import (
     TaskClosed,
     TaskClosing,
     TaskErased,
+    TaskForked,
     TaskPaused,
     TaskResumed,
     TaskSubmitted,
@@ -59,7 +61,7 @@ from ..events import (
 from ..guard.ladder import GuardState
 from ..guard.tried import Tried
 from ..plan.standing import Standing, standings
-from . import asked, gates, observing, recoveries, retried, stepping, summarised
+from . import asked, forked, gates, observing, recoveries, retried, stepping, summarised
 from .asked import Question
 from .calibration import Seen
 from .choosing import Choice, failed
@@ -124,6 +126,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     anew: int = 0  # failures of earlier operations are forgiven
     retry: Retry | None = None
     retried: int = 0  # the epoch of the newest retry that was heard
+    done: tuple[str, ...] = ()  # of a fork: the step that ran, what happened in it
     outcome: TaskClosing | None = None
     fixed: str = ""  # the layer that the newest request began with
     seen: Seen = Seen()  # what its provider counts for the estimate of tokens
@@ -164,6 +167,10 @@ def apply(state: TaskState, event: Event) -> TaskState:
         case TaskSubmitted():
             steps = tuple(StepRecord(id=step.id) for step in event.steps)
             return change(state, submitted=event, plan=event.steps, steps=steps)
+        case TaskForked():
+            return forked.begun(state, event)
+        case StepInherited():
+            return forked.inherited(state, event)
         case StepStarted():
             return stepping.started(state, event)
         case DecisionMade():

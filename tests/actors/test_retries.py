@@ -253,6 +253,7 @@ def test_a_step_that_has_not_begun_is_not_done_again() -> None:
             steps=(),
         ),
         steps=(StepRecord(id="a", status="completed", attempt=1), StepRecord(id="b")),
+        newest="a",
     )
     with pytest.raises(Misuse, match="'b' has not begun"):
         chosen(state, "b")

@@ -69,3 +69,57 @@ def test_a_retry_that_cannot_be_is_refused_with_the_reason(
         assert runtime.wait(task, LONG).status == "completed"
         assert main(["retry", task]) == 2
         assert "has ended (completed): fork it instead" in capsys.readouterr().err
+
+
+def test_fork_makes_a_task_in_another_process_and_prints_its_id() -> None:
+    world = World()
+    with opened(STORE, stopping(world, [True])) as runtime:
+        task = runtime.submit("agent", "Send.").id
+        assert runtime.wait(task, LONG).status == "completed"
+        code, lines, _ = perdure("log", task)
+        assert code == 0
+        (at,) = [
+            one["seq"]
+            for one in lines
+            if one["event"] == "step.ended" and one["step"] == "prepare"
+        ]
+        code, value, _ = perdure("fork", task[:6], "--at", str(at), "--key", "again")
+        assert code == 0
+        fork = value["said"]
+        assert runtime.wait(fork, LONG).status == "completed"
+        assert perdure("fork", task, "--key", "again")[1]["said"] == fork
+        code, value, error = perdure("fork", task, "--at", "1")
+        assert (code, value["done"]) == (1, False)
+        assert "begins at seq" in value["said"] + error
+    assert [text for _, text in world.sent] == ["hello", "hello"]
+    assert len(world.files) == 1
+    assert world.looks == 1
+
+
+def test_a_fork_is_kept_until_the_store_is_next_opened() -> None:
+    world = World()
+    with opened(STORE, stopping(world, [True])) as runtime:
+        task = runtime.submit("agent", "Send.").id
+        assert runtime.wait(task, LONG).status == "completed"
+    assert perdure("fork", task, "--timeout", "0", "--model-calls", "9")[0] == 3
+    with opened(STORE, stopping(world, [True])) as runtime:
+        (fork,) = [one.task for one in runtime.tasks() if one.task != task]
+        assert runtime.wait(fork, LONG).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--at", "0"], "at=0"),
+        (["--tokens", "x"], "'x' is not a whole number"),
+        (["--goal", " "], "goal=' '"),
+    ],
+)
+def test_a_fork_that_cannot_be_is_misuse(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(STORE, stopping(World(), [True])) as runtime:
+        task = runtime.submit("agent", "Send.").id
+        assert runtime.wait(task, LONG).status == "completed"
+        assert main(["fork", task, *words]) == 2
+        assert said in capsys.readouterr().err

@@ -16,6 +16,7 @@ from .errors import Misuse
 from .model import Model, ModelReply, ModelRequest, ToolSchema
 from .naming import NAME
 from .outcomes import NotSent
+from .plan.planner import Planner
 from .plan.step import Plan, Step
 from .policy import Policy, is_async, refuse_with_policy
 from .price import Price
@@ -60,6 +61,8 @@ class Agent:
             `Calls`, `Finish` or `Stop`; in place of a model and its instructions. It
             must have no side effects: a decision that was lost is asked for again.
         plan: a `Plan`, a sequence of `Step`, or None for one free step.
+        planner: has the model write the plan where there is none, and look at it again
+            at checkpoints; None keeps the plan as it is given.
         accept: judges the output of the whole task; like `Step.accept`.
         output: a msgspec Struct that the last step's result must fit; the task's
             output is then an instance of it.
@@ -100,6 +103,7 @@ class Agent:
         policy: Policy | None = None,
         tools: Sequence[Tool] = (),
         plan: Plan | Sequence[Step] | None = None,
+        planner: Planner | None = None,
         accept: Accept | None = None,
         output: type[msgspec.Struct] | None = None,
         recovery: Literal["declare", "rules", "person"] | None = None,
@@ -125,6 +129,7 @@ class Agent:
                 price=price,
                 max_rounds=max_rounds,
                 request_limit=request_limit,
+                planner=planner,
                 summaries=summaries or None,
                 measure=None if measure == "characters" else measure,
                 recovery="declare" if recovery == "declare" else None,
@@ -144,6 +149,7 @@ class Agent:
             for one in INSIDE:
                 self.tools.setdefault(one.name, one)
         self.plan = _plan(name, plan)
+        self.planner = planner
         self.accept = accept
         self.output = output
         self.recovery: Literal["declare", "rules", "person"] = recovery or "declare"
@@ -177,6 +183,11 @@ class Agent:
             raise Misuse(
                 f"agent {self.name!r}: accept={self.accept!r} is no function; give one "
                 "of the result and a View"
+            )
+        if self.planner is not None and not isinstance(self.planner, Planner):
+            raise Misuse(
+                f"agent {self.name!r}: planner={self.planner!r} is no Planner; give "
+                "Planner(max_steps=12)"
             )
         if self.recovery not in ("declare", "rules", "person"):
             raise Misuse(

@@ -34,10 +34,12 @@ __all__ = [
     "CancelRequested",
     "Checkpoint",
     "CommandApplied",
+    "ConsentAsked",
     "ContextRebuilt",
     "DecisionMade",
     "DriftFound",
     "DriftOver",
+    "DroppedStep",
     "EffectProbed",
     "EffectRecorded",
     "EffectRegistered",
@@ -50,6 +52,7 @@ __all__ = [
     "FactStated",
     "FactsErased",
     "FinishStep",
+    "Fired",
     "Forked",
     "GrantReturned",
     "GrantTaken",
@@ -60,6 +63,11 @@ __all__ = [
     "Known",
     "LoopFound",
     "PauseTask",
+    "PlanChecked",
+    "PlanKept",
+    "PlanMade",
+    "PlanRefused",
+    "PlanRevised",
     "PlanStep",
     "PolicyFailed",
     "PoolOpened",
@@ -107,6 +115,7 @@ __all__ = [
     "TaskWoken",
     "TimerFired",
     "TimerSet",
+    "Trigger",
     "Undoes",
     "WindowClosed",
     "WindowsSet",
@@ -116,7 +125,8 @@ __all__ = [
 Amounts: TypeAlias = dict[str, int]
 Kind: TypeAlias = Literal["query", "generate", "downstream"]
 Checkpoint: TypeAlias = Literal["every", "nodes", "log"]
-Purpose: TypeAlias = Literal["work", "declare", "closing", "summarise"]
+Purpose: TypeAlias = Literal["work", "declare", "closing", "summarise", "plan"]
+Trigger: TypeAlias = Literal["start", "phase", "result", "unsure", "half"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +142,7 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     It begins once all that it `needs` passed acceptance. One that is not `required` may
     fail without the task. `kind` says how often it is tried again, `max_calls` how many
     tool calls all its tries may make, `checkpoint` when its state is kept (B84).
+    `by` is who wrote it; one of the model's is judged by the check `accept` names.
     """
 
     id: str
@@ -145,6 +156,8 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: Kind | None = None
     max_calls: int | None = None
     checkpoint: Checkpoint = "nodes"
+    by: Literal["host", "model"] = "host"
+    accept: str = ""
 
 
 class CallModel(
@@ -153,8 +166,8 @@ class CallModel(
     """Ask the model: for the step's work, or for a word besides it.
 
     That is a declaration after a recovery, where the task stands before it pauses for
-    money (``closing``), or a summary of the exchanges `since` to `until`, for a request
-    that they do not fit into any more.
+    money (``closing``), a ``plan`` or a look at it, or a summary of the exchanges
+    `since` to `until`, for a request that they do not fit into any more.
     """
 
     purpose: Purpose
@@ -319,6 +332,98 @@ class PolicyFailed(Event, frozen=True, kw_only=True):
     why: str
 
 
+class Fired(msgspec.Struct, frozen=True, kw_only=True):
+    """A trigger that a look at the plan is due for, and what set it off."""
+
+    trigger: Trigger
+    why: str
+
+
+class DroppedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """An unfinished step that a plan does without, and why."""
+
+    id: str
+    why: str
+    required: bool = True
+
+
+class PlanChecked(Event, frozen=True, kw_only=True):
+    """The plan is to be written, or looked at again: what fired (A95).
+
+    All calls for it end by `deadline`, a second since the epoch (A82). The plan has at
+    most `max_steps`, and `checks` are the names that its steps may be judged by.
+    """
+
+    fired: tuple[Fired, ...]
+    deadline: float
+    max_steps: int
+    checks: tuple[str, ...] = ()
+
+
+class PlanMade(Event, frozen=True, kw_only=True):
+    """The model's plan, written by operation `op`, is in force (A87).
+
+    `digest` is of its steps, `goal` of the goal that it is for.
+    """
+
+    op: int
+    number: int
+    steps: tuple[PlanStep, ...]
+    digest: str
+    goal: str
+    why: str = ""
+
+
+class PlanRevised(Event, frozen=True, kw_only=True):
+    """Another plan is in force: what was completed or runs stays as it was (A83).
+
+    `steps` are all of it, and `digest` is of them; `before` is the digest of the plan
+    that it replaces, `goal` that of the goal. `consent` is who let required steps be
+    dropped.
+    """
+
+    op: int
+    number: int
+    fired: tuple[Fired, ...]
+    steps: tuple[PlanStep, ...]
+    digest: str
+    before: str
+    goal: str
+    why: str = ""
+    dropped: tuple[DroppedStep, ...] = ()
+    consent: str = ""
+
+
+class PlanKept(Event, frozen=True, kw_only=True):
+    """The model looked at the plan, and leaves it as it is."""
+
+    op: int
+    why: str = ""
+
+
+class PlanRefused(Event, frozen=True, kw_only=True):
+    """What was to be a plan is none, or none came: the old one stays (K49).
+
+    With `final` it is not asked for again, and counts as a revision that failed.
+    """
+
+    op: int
+    why: str
+    final: bool
+
+
+class ConsentAsked(Event, frozen=True, kw_only=True):
+    """A revision waits for a person: it drops steps that the task requires.
+
+    `steps` are the whole plan that would be in force.
+    """
+
+    op: int
+    steps: tuple[PlanStep, ...]
+    dropped: tuple[DroppedStep, ...]
+    why: str = ""
+
+
 class KnowledgeTaken(Event, frozen=True, kw_only=True):
     """The core facts of the task's scopes as requests show them from here (A100).
 
@@ -372,7 +477,7 @@ class ActionObserved(Event, frozen=True, kw_only=True, omit_defaults=True):
     does not count. `calls` is how many tools a model's reply asks for, `said` the words
     of a closing turn; `refused` says that the door did not let the call out;
     `input_tokens` is what the provider counted, or 0; `seen` is what is remembered of
-    a tool call, to find circles.
+    a tool call, to find circles; `unsure` the phrase of uncertainty in a reply.
     """
 
     op: int
@@ -387,6 +492,7 @@ class ActionObserved(Event, frozen=True, kw_only=True, omit_defaults=True):
     refused: bool = False
     input_tokens: int = 0
     seen: Seen | None = None
+    unsure: str = ""
 
 
 class AnchorsRefused(Event, frozen=True, kw_only=True):
@@ -1166,6 +1272,12 @@ EVENTS: tuple[type[Event], ...] = (
     StepStarted,
     DecisionMade,
     PolicyFailed,
+    PlanChecked,
+    PlanMade,
+    PlanRevised,
+    PlanKept,
+    PlanRefused,
+    ConsentAsked,
     KnowledgeTaken,
     RequestBuilt,
     ActionObserved,

@@ -105,7 +105,12 @@ def _is_second(value: object) -> bool:
 
 
 def _steps(agent: Agent, goal: str, rules: Baseline) -> tuple[PlanStep, ...]:
-    """The agent's plan as the task carries it; without one, one step: the goal."""
+    """The agent's plan as the task carries it; without one, one step: the goal.
+
+    Without one and with a planner there are none yet: the model writes them.
+    """
+    if agent.plan is None and agent.planner is not None:
+        return ()
     if agent.plan is None:
         rounds = agent.max_rounds or rules.rounds_without_plan
         if agent.policy is not None:

@@ -11,6 +11,7 @@ from .actors.builtin import anchor, remember
 from .actors.delegation import delegate
 from .actors.memory.vectors import Vectors
 from .actors.outcomes import NotSent
+from .actors.plan.planner import Planner
 from .actors.plan.step import Plan, Step
 from .actors.policy import (
     Call,
@@ -70,6 +71,7 @@ __all__ = [
     "NotSent",
     "PerdureError",
     "Plan",
+    "Planner",
     "PolicyStep",
     "PolicyView",
     "Price",

@@ -78,6 +78,7 @@ WARNINGS = frozenset(
         "loop.abandoned",
         "mailbox.dropped",
         "message.unexpected",
+        "plan.refused",
         "price.unknown",
         "queue.parked",
         "recall.rebuilt",

@@ -82,7 +82,7 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     purpose = decided.purpose
     work = purpose == "work"
     facts = _facts(reader, stream, task, record, built)
-    view = view_of(state, facts, closing=purpose == "closing")
+    view = view_of(state, facts, purpose=purpose)
     if work:  # it shows in short what it cuts itself
         found = _task_at(stream, record.version).findings
         view = msgspec.structs.replace(view, findings=found)
@@ -91,7 +91,11 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     layer = _fixed(reader, built)
     known = Known(layer.tools, named(built.measure, built.scale))
     fixed, stable, moving = request_blocks(
-        layer.instructions, view, purpose=purpose, opens=known.opens
+        layer.instructions,
+        view,
+        purpose=purpose,
+        opens=known.opens,
+        tools=layer.tools,
     )
     since = built.facts_until + 1 if work else 0
     entries = _calls(reader, task, record.seq, since)

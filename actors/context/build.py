@@ -12,6 +12,7 @@ import msgspec
 
 from ..agent import FixedLayer
 from ..errors import ContextBudgetError
+from ..model import ToolSchema
 from .blocks import Block, Window
 from .facts import Finding, merged, room_for
 from .known import Known
@@ -47,12 +48,18 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def request_blocks(
-    instructions: str, view: TaskView, *, purpose: str, opens: bool = False
+    instructions: str,
+    view: TaskView,
+    *,
+    purpose: str,
+    opens: bool = False,
+    tools: Sequence[ToolSchema] = (),
 ) -> tuple[list[Block], list[Block], Block]:
     """The fixed, stable and moving blocks of one request; pure.
 
     What is asked besides the work itself is asked in the three modules of a recovery.
-    `opens` says whether the model has tools that open the record. A summary stands last
+    `opens` says whether the model has tools that open the record, `tools` what a plan
+    can count on. A summary stands last
     in the stable part: between two summaries its bytes stay.
     """
     system = {"role": "system", "content": instructions}
@@ -60,6 +67,8 @@ def request_blocks(
     stable: list[Block] = []
     if purpose == "closing":
         text = render_recovery(view, "closing")
+    elif purpose == "plan":
+        text = render_recovery(view, "plan", tools)
     elif purpose == "declare":
         text = render_recovery(view)
     else:
@@ -142,7 +151,11 @@ def _fitted(
     for fit in fits:
         for shown in views:
             fixed, stable, moving = request_blocks(
-                layer.instructions, shown, purpose=purpose, opens=known.opens
+                layer.instructions,
+                shown,
+                purpose=purpose,
+                opens=known.opens,
+                tools=layer.tools,
             )
             try:
                 made = fit(

@@ -7,12 +7,15 @@ back what a model is told. Same view, same bytes.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from ..events import Known
+from ..model import ToolSchema
+from ..plan.asking import tools_data
 from .facts import Finding, line
 from .measure import canonical
 
@@ -112,6 +115,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
         uncertain: what the record cannot decide.
         next: the suggested next action.
         summary: what a summary says of exchanges that are not shown any more.
+        plan: the steps as a plan is written, where one is asked for.
     """
 
     goal: str
@@ -130,6 +134,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     uncertain: tuple[str, ...] = ()
     next: str = ""
     summary: str = ""
+    plan: list[dict[str, Any]] | None = None
 
 
 def render_task_stable(view: TaskView) -> str:
@@ -174,12 +179,15 @@ def render_moving(view: TaskView, *, opens: bool = False) -> str:
     return "\n\n".join(lines) + _fenced(_data("progress", view))
 
 
-def render_recovery(view: TaskView, kind: str = "recovery") -> str:
+def render_recovery(
+    view: TaskView, kind: str = "recovery", tools: Sequence[ToolSchema] = ()
+) -> str:
     """Return the context after a crash: goal, confirmed facts, next action.
 
     It stands in place of the stable and the moving part, with an empty scratch;
     the history is not put back. Source of the three modules: B33, B41, B42.
-    `kind` is ``closing`` where a task is about to pause for money instead.
+    `kind` is ``closing`` where a task is about to pause for money instead, and ``plan``
+    where a plan is asked for, which can count on these `tools`.
     """
     goal = [view.goal]
     if view.constraints:
@@ -204,6 +212,8 @@ def render_recovery(view: TaskView, kind: str = "recovery") -> str:
     data = _data(kind, view)
     data["inputs"] = view.inputs
     data["uncertain"] = list(view.uncertain)
+    if view.plan is not None:
+        data["plan"], data["tools"] = view.plan, tools_data(tools)
     parts = [
         _section("Task goal", "\n\n".join(goal)),
         _section("Confirmed facts", "\n\n".join(facts)),
@@ -297,6 +307,8 @@ def _plan_line(step: StepView) -> str:
 
 
 def _progress(view: TaskView) -> str:
+    if not view.steps and view.plan is not None:
+        return "There is no plan yet."
     if not view.steps:
         return "The task has no plan; it is one step."
     lines = [f"{step.id}: {step.status}" for step in view.steps]

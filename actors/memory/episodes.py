@@ -50,7 +50,7 @@ Kind = Literal["call", "said", "step", "person", "refused"]
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of an operation before it has an outcome.
 
-    `aside` is a model call that was no work: a declaration after a crash.
+    `aside` is a model call that was no work: a declaration after a crash, a plan.
     """
 
     step: str = ""
@@ -83,7 +83,8 @@ def call_after(call: Call, event: Event) -> tuple[int, Call] | None:
         case DecisionMade(action=CallTool(), why=why, step=step):
             return event.op, change(call, step=step, why=why)
         case DecisionMade(action=CallModel(purpose=purpose), step=step):
-            return event.op, change(call, step=step, aside=purpose == "declare")
+            aside = purpose in ("declare", "plan")
+            return event.op, change(call, step=step, aside=aside)
         case ApprovalAsked(tool=tool, arguments=arguments):
             return event.op, change(call, tool=tool, arguments=arguments)
         case EffectRegistered():

@@ -34,7 +34,7 @@ from ..protocol import (
 )
 from ..requests import Overdue, Requests
 from . import commands as next_
-from . import summaries
+from . import planning, summaries
 from .approvals import AnswersFound, Approvals, Gated
 from .compensation import Compensation, UndoFound
 from .decide import decide
@@ -130,6 +130,7 @@ class Task(Durable[TaskState]):
         self.retrying.begin()
         self.knowledge.ask()
         begun = any(step.status != "pending" for step in state.steps)
+        begun = begun or bool(state.planning.asked)
         if not clean:
             # An admission that crashed may have missed how far this is.
             self.monitor(self.house.address(ADMISSION))
@@ -137,7 +138,11 @@ class Task(Durable[TaskState]):
             self.pipeline.load(folded)
         elif not clean:
             self.wake.told = -1  # cut off before anything: to begin is to get further
-        if self.state.recovery is not None or self.state.step is not None:
+        if (
+            self.state.recovery is not None
+            or self.state.step is not None
+            or self.state.planning.asked
+        ):
             self.pipeline.recall()
         else:
             self.pipeline.recalled = True
@@ -221,6 +226,7 @@ class Task(Durable[TaskState]):
                 declarations=rules.declaration_retries,
                 judged=self.judged,
                 policy=self.agent.policy is not None,
+                planner=self.agent.planner,
             )
             self.under_way.intersection_update(due)
             for command in due:
@@ -241,6 +247,12 @@ class Task(Durable[TaskState]):
 
     def _carry_out(self, command: next_.Command) -> None:
         match command:
+            case next_.MakePlan():
+                planning.begin(self)
+            case next_.AskConsent():
+                planning.ask_consent(self)
+            case next_.Adopt():
+                planning.adopt(self)
             case next_.StartStep(step=step, attempt=attempt):
                 self.steps.start(step, attempt)
             case next_.AskModel(iteration=iteration):

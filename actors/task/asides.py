@@ -1,6 +1,7 @@
-"""Model calls besides the step's work that have one attempt, and may fail.
+"""Model calls besides the step's work that may fail.
 
-Whatever becomes of a closing turn or a summary, the task goes on without it.
+Whatever becomes of a closing turn, a summary or a look at the plan, the task goes on
+without it; only a first plan it cannot do without.
 """
 
 from __future__ import annotations
@@ -8,14 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..protocol import Replied
-from . import closing, summaries
+from . import closing, planning, summaries
+from .planned import is_planning
 from .state import Op
 from .summarised import is_summary
 
 if TYPE_CHECKING:
     from .actor import Task
 
-__all__ = ["observed", "refused"]
+__all__ = ["deferred", "observed", "overdue", "refused"]
 
 
 def refused(task: Task, op: Op, why: str) -> bool:
@@ -24,6 +26,8 @@ def refused(task: Task, op: Op, why: str) -> bool:
         closing.refuse(task, op, why)
     elif is_summary(op):
         summaries.refuse(task, op, why)
+    elif is_planning(op) and task.state.plan:
+        planning.refuse(task, op, why)
     else:
         return False
     return True
@@ -35,6 +39,21 @@ def observed(task: Task, op: Op, outcome: Replied, *, again: bool) -> bool:
         closing.observe(task, op, outcome, again=again)
     elif is_summary(op):
         summaries.observe(task, op, outcome, again=again)
+    elif is_planning(op):
+        planning.observe(task, op, outcome, again=again)
     else:
         return False
     return True
+
+
+def deferred(task: Task, op: Op, service: str, at: float) -> bool:
+    """Go on without it, where it is such a call and cannot wait until second `at`."""
+    why = f"{service} takes no more calls now"
+    if is_planning(op):
+        return planning.overdue(task, op, at, why)
+    return refused(task, op, why)
+
+
+def overdue(task: Task, op: Op) -> bool:
+    """Give it up, where it is such a call and its time is over."""
+    return is_planning(op) and planning.overdue(task, op, task.house.now())

@@ -9,6 +9,8 @@ import msgspec
 __all__ = [
     "OVERDUE",
     "Abandon",
+    "Adopt",
+    "AskConsent",
     "AskModel",
     "AskPolicy",
     "CancelSubtask",
@@ -23,6 +25,7 @@ __all__ = [
     "Judge",
     "JudgeTask",
     "LetGo",
+    "MakePlan",
     "Rebuild",
     "Reopen",
     "StartStep",
@@ -43,6 +46,24 @@ class Declare(msgspec.Struct, frozen=True, tag=True):
     """Get a recovery declaration, from the model or from the record."""
 
     refused: int
+
+
+class MakePlan(msgspec.Struct, frozen=True, tag=True):
+    """Have the model write the plan, or look at it again."""
+
+    refused: int
+
+
+class AskConsent(msgspec.Struct, frozen=True, tag=True):
+    """Ask a person whether required steps may be dropped."""
+
+    op: int
+
+
+class Adopt(msgspec.Struct, frozen=True, tag=True):
+    """Do as a person said of a revision: put it in force, or leave the plan."""
+
+    op: int
 
 
 class StartStep(msgspec.Struct, frozen=True, tag=True):
@@ -158,6 +179,9 @@ class Conclude(msgspec.Struct, frozen=True, tag=True):
 
 Command: TypeAlias = (
     Abandon
+    | Adopt
+    | AskConsent
+    | MakePlan
     | CancelSubtask
     | Clear
     | Compensate

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from ..events import CallTool
 from ..guard.ladder import evidence
+from ..plan.planner import Planner
 from ..plan.standing import stuck_step
 from . import retried
 from .asked import of_the_task, waits_for
@@ -35,6 +36,7 @@ from .commands import (
     StopFor,
     VerifyEffects,
 )
+from .planned import plans
 from .state import Op, Shortage, TaskState
 from .summarised import is_summary
 
@@ -49,6 +51,7 @@ def decide(
     declarations: int,
     judged: bool,
     policy: bool = False,
+    planner: Planner | None = None,
 ) -> tuple[Command, ...]:
     """Return the commands that are due, in order; none where the task has ended.
 
@@ -58,6 +61,7 @@ def decide(
         declarations: how often a refused declaration may be repeated.
         judged: the whole task passed acceptance in this incarnation.
         policy: the agent decides by a policy of its own, and asks no model.
+        planner: the agent's, where its plan is looked at again.
     """
     if state.submitted is None or state.status in ("completed", "failed", "cancelled"):
         return ()
@@ -84,7 +88,7 @@ def decide(
         return (waits_for(asks),)
     if state.task.deadline is not None and now >= state.task.deadline:
         return (OVERDUE,)
-    due = _work(state, now, retries, judged)
+    due = _work(state, now, retries, judged, planner)
     return (by_policy(state, due) if policy else due,)
 
 
@@ -189,10 +193,12 @@ def _calls(ops: list[Op]) -> str:
     )
 
 
-def _work(state: TaskState, now: float, retries: int, judged: bool) -> Command:
+def _work(
+    state: TaskState, now: float, retries: int, judged: bool, planner: Planner | None
+) -> Command:
     step = state.step
     if step is None:
-        return _between(state, judged=judged)
+        return plans(state, planner) or _between(state, judged=judged)
     if state.answer:
         return Judge(state.answer)
     if state.guard.stage == "stop":
@@ -205,7 +211,7 @@ def _work(state: TaskState, now: float, retries: int, judged: bool) -> Command:
     if limit and step.iterations >= limit:
         reason = f"{limit} iterations without an accepted answer"
         return EndStep(step.id, "limited", reason, again)
-    return AskModel(step.id, step.iterations + 1)
+    return plans(state, planner) or AskModel(step.id, step.iterations + 1)
 
 
 def _between(state: TaskState, *, judged: bool) -> Command:

@@ -12,6 +12,7 @@ from ..acceptance import Accept, View
 from ..context.measure import canonical
 from ..events import AnswerRefused, StepEnded
 from ..executor.executor import Outcome, Work
+from ..plan.accepting import accept_of
 from ..plan.standing import output_step
 from .commands import Judge, JudgeTask, StopFor
 from .values import output_of, parsed
@@ -45,13 +46,11 @@ class Judging:
         if not text:
             self._refuse(op, "the answer was empty")
             return
-        accept: Accept | None = None
-        if task.agent.plan is not None:
-            found = {one.id: one.accept for one in task.agent.plan.steps}
-            if step.id not in found:
-                self._stopped("acceptance_error", "the agent's plan lost this step")
-                return
-            accept = found[step.id]
+        planned = next(one for one in task.state.plan if one.id == step.id)
+        accept = accept_of(task.agent, planned)
+        if isinstance(accept, str):
+            self._stopped("acceptance_error", accept)
+            return
         self._run(op, step.id, text, accept)
 
     def judge_task(self) -> None:
@@ -128,7 +127,7 @@ class Judging:
             self._stopped("acceptance_error", outcome.error)
         elif outcome.value is True:
             hit("task.accepted", step.id)
-            task.operations.exchanges.forget()
+            task.forget_exchanges()
             task.append(
                 StepEnded(
                     step=step.id,
@@ -169,7 +168,7 @@ class Judging:
             task.parting.stop_for(StopFor("acceptance", why, "resume"))
             return
         last = output_step(task.state.plan, task.state.statuses())
-        task.operations.exchanges.forget()
+        task.forget_exchanges()
         task.append(
             StepEnded(
                 step=last,

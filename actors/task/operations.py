@@ -34,7 +34,7 @@ from ..protocol import (
     Reserve,
     ReserveReply,
 )
-from . import asides, closing, summaries
+from . import asides, closing, planning, summaries
 from . import commands as next_
 from .anchoring import admitted
 from .attempt import attempt_of, request_of
@@ -121,6 +121,8 @@ class Operations:
         deadline = task.state.task.deadline
         if deadline is not None and task.house.now() >= deadline and self._is_new(op):
             task.parting.stop_for(next_.OVERDUE, op)
+        elif asides.overdue(task, op):
+            return
         elif isinstance(op.action, CallModel):
             self._assemble(op, op.action)
         else:
@@ -132,7 +134,7 @@ class Operations:
             return False
         if isinstance(op.action, CallTool):
             return not op.action.undoes
-        return op.action.purpose in ("work", "summarise")
+        return op.action.purpose in ("work", "summarise", "plan")
 
     @staticmethod
     def own(op: Op) -> Amounts:
@@ -190,7 +192,7 @@ class Operations:
         self.exchanges.scratch = [
             block for block in self.exchanges.scratch if block.id >= window.start
         ]
-        request = message.request
+        request = planning.bounded(task, op, message.request)
         self._requests[op.op] = request
         most = Usage(
             input_tokens=message.tokens, output_tokens=request.max_output_tokens
@@ -340,7 +342,9 @@ class Operations:
         reply = self.exchanges.hold(op.op, outcome.result)
         if action.purpose == "declare":
             reply = msgspec.structs.replace(reply, tool_calls=())
-        observed, decided = read_reply(op, reply, task.state.next_op)
+        planner = task.agent.planner if action.purpose == "work" else None
+        phrases = planner.phrases if planner is not None else None
+        observed, decided = read_reply(op, reply, task.state.next_op, phrases)
         task.append(observed, *decided)
         hit("task.observed", "model")
 

@@ -152,7 +152,7 @@ class Pipeline:
         task = self._task
         recovery = task.state.recovery
         assert recovery is not None
-        if task.agent.recovery == "rules":
+        if task.agent.recovery == "rules" or not task.state.plan:
             text = msgspec.json.encode(declaration_of(task.state)).decode()
             self._declared(text, "rules")
             return

@@ -14,10 +14,11 @@ from ..context.facts import Finding, finding_of_result, finding_of_words
 from ..context.measure import canonical
 from ..context.render import FactView, OperationView, StepView, TaskView
 from ..context.summary import render_summary
-from ..events import CallModel, CallTool
+from ..events import CallModel, CallTool, Purpose
 from ..evidence import evidence_id, source_of
 from ..ledger.entry import Entry
 from ..model import ModelReply
+from ..plan.asking import asked_for, plan_data
 from ..plan.standing import needs_shown, stuck_step
 from ..protocol import Replied
 from ..rules import said
@@ -120,12 +121,12 @@ def check_declaration(state: TaskState, text: str) -> str:
 
 
 def view_of(
-    state: TaskState, done: Sequence[OperationView], *, closing: bool = False
+    state: TaskState, done: Sequence[OperationView], *, purpose: Purpose = "work"
 ) -> TaskView:
     """What a model is told of the task: rendered from state, always whole (A37).
 
-    `done` are the operations of the running step that scratch does not show; `closing`
-    asks for the words of a closing turn.
+    `done` are the operations of the running step that scratch does not show; `purpose`
+    is what the model is asked for.
     """
     task = state.task
     standing = state.standings()
@@ -150,6 +151,7 @@ def view_of(
         for name, one in state.anchors.items()
     ]
     recovery, summary = state.recovery, state.summary
+    planned = purpose == "plan"
     return TaskView(
         goal=task.goal,
         constraints=said(task.constraints, task.rules),
@@ -176,11 +178,27 @@ def view_of(
         uncertain=tuple(f"op{op.op}#{op.attempt}" for op in _unsure(state))
         if recovery
         else (),
-        next=CLOSING_FORM if closing else _declared_next(state),
+        next=_next_asked(state, purpose),
+        plan=plan_data(state.plan, state.shown_statuses()) if planned else None,
         summary=render_summary(summary.text, summary.since, summary.until)
         if summary.text
         else "",
     )
+
+
+def _next_asked(state: TaskState, purpose: Purpose) -> str:
+    """What the model is to do next, where that is not the step's work."""
+    if purpose == "closing":
+        return CLOSING_FORM
+    if purpose == "plan":
+        planning = state.planning
+        return asked_for(
+            planning.asked,
+            max_steps=planning.max_steps,
+            checks=planning.checks,
+            why=planning.why,
+        )
+    return _declared_next(state)
 
 
 def _declared_next(state: TaskState) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..events import ActionObserved, CallTool, DecisionMade
 from ..model import ModelReply
+from ..plan.triggers import unsure
 from .state import Op
 
 __all__ = ["read_reply"]
@@ -13,11 +16,12 @@ CALLS_LIMIT = 64  # tool calls of one reply that are carried out
 
 
 def read_reply(
-    op: Op, reply: ModelReply, first: int
+    op: Op, reply: ModelReply, first: int, phrases: Sequence[str] | None = None
 ) -> tuple[ActionObserved, list[DecisionMade]]:
     """Return the events of a completed model call; its calls are numbered from `first`.
 
     The provider's count of its input goes on record: estimates are calibrated by it.
+    With `phrases`, none or some of the host's, its words are looked through for doubt.
     """
     calls = reply.tool_calls[:CALLS_LIMIT]
     usage = reply.usage
@@ -29,6 +33,7 @@ def read_reply(
         input_tokens=0
         if usage is None or usage.source != "reported"
         else usage.input_tokens,
+        unsure="" if phrases is None else unsure(reply.content or "", phrases),
     )
     decided = [
         DecisionMade(

@@ -60,7 +60,8 @@ class Slots:
         if op.rejected:
             return True
         if not service and rest.retry_at > task.house.now():
-            self._defer(op, "", rest.retry_at)
+            if not asides.deferred(task, op, task.agent.model.name, rest.retry_at):
+                self._defer(op, "", rest.retry_at)
             return False
         if not service:
             return True
@@ -95,7 +96,7 @@ class Slots:
             task.operations.start(op)
             return
         service = self._service(op)
-        if not asides.refused(task, op, f"{service} takes no more calls now"):
+        if not asides.deferred(task, op, service, message.at):
             self._defer(op, service, message.at)
 
     def start_by(self, op: Op) -> float | None:

@@ -18,6 +18,7 @@ from ..events import (
     ApprovalExpired,
     ApprovalTaken,
     CancelRequested,
+    ConsentAsked,
     ContextRebuilt,
     DecisionMade,
     DriftFound,
@@ -27,6 +28,11 @@ from ..events import (
     KnowledgeTaken,
     Known,
     LoopFound,
+    PlanChecked,
+    PlanKept,
+    PlanMade,
+    PlanRefused,
+    PlanRevised,
     PlanStep,
     PolicyFailed,
     QuestionAsked,
@@ -68,6 +74,7 @@ from .choosing import Choice, failed
 from .failures import Failure, paused
 from .observing import no_room, noted
 from .parts import Op, PauseState, Recovery, Retry, Shortage, StepRecord
+from .planned import Planning, followed, planned
 from .rest import rest_after
 from .summarised import Summarised
 
@@ -93,6 +100,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     plan: tuple[PlanStep, ...] = ()  # the steps now in force; `steps` says how far
     steps: tuple[StepRecord, ...] = ()
     newest: str = ""  # the step that was started last
+    planning: Planning = Planning()
     next_op: int = 1
     ops: dict[int, Op] = msgspec.field(default_factory=dict)
     answer: int = 0  # the model call whose final answer is to be judged
@@ -161,6 +169,10 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
 
 def apply(state: TaskState, event: Event) -> TaskState:
     """Fold one event of the task's stream."""
+    return followed(state, _applied(state, event), event)
+
+
+def _applied(state: TaskState, event: Event) -> TaskState:
     state = msgspec.structs.replace(state, version=state.version + 1)
     change = msgspec.structs.replace
     match event:
@@ -171,6 +183,10 @@ def apply(state: TaskState, event: Event) -> TaskState:
             return forked.begun(state, event)
         case StepInherited():
             return forked.inherited(state, event)
+        case PlanChecked() | PlanMade() | PlanRevised():
+            return planned(state, event)
+        case PlanKept() | PlanRefused() | ConsentAsked():
+            return planned(state, event)
         case StepStarted():
             return stepping.started(state, event)
         case DecisionMade():

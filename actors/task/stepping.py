@@ -123,7 +123,7 @@ def decided(state: TaskState, event: DecisionMade) -> TaskState:
         case CallTool(tool=tool, arguments=arguments):
             acts = (*state.acts, act_of(tool, arguments))[-ACTS_KEPT:]
             state = msgspec.structs.replace(state, acts=acts)
-        case CallModel() if recovery is not None:
+        case CallModel(purpose="declare") if recovery is not None:
             recovery = msgspec.structs.replace(recovery, declares=event.op)
     return msgspec.structs.replace(
         state, ops=ops, next_op=event.op + 1, recovery=recovery, shortage=shortage

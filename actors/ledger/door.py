@@ -347,6 +347,30 @@ class Door:
         )
         ledger.decide(ledger.state.entries[wanted.op])
 
+    def _reuse(self, wanted: Perform, tool: Tool, same: Earlier, key: str) -> None:
+        """Answer from the record of the same effect, and mark it so (B37)."""
+        ledger = self._ledger
+        ledger.append(
+            self.registration(
+                wanted,
+                tool.effect,
+                key,
+                ledger.house.now(),
+                arguments=same.arguments,
+                reused=same.op,
+            ),
+            EffectRecorded(
+                op=wanted.op,
+                attempt=wanted.attempt,
+                status="completed",
+                by="record",
+                result=same.result,
+                blob=same.blob,
+                anchors=same.anchors,
+            ),
+        )
+        ledger.decide(ledger.state.entries[wanted.op])
+
     def _deliver(self, op: int, attempt: int) -> Any:
         address = self._ledger.address
 

@@ -568,6 +568,7 @@ class StepEnded(Event, frozen=True, kw_only=True):
     """A step stopped. Only `completed` passed acceptance; `result` is JSON text.
 
     With `again` the step is tried once more, with iterations and time anew.
+    `condition` names the condition of its loop that stopped it, where one did.
     """
 
     step: str
@@ -580,15 +581,22 @@ class StepEnded(Event, frozen=True, kw_only=True):
     op: int
     again: bool = False
     deadline: float | None = None
+    condition: str = ""
 
 
 class TaskPaused(Event, frozen=True, kw_only=True):
-    """The task waits for a person or an event: why, and what would end it."""
+    """The task waits for a person or an event: why, and what would end it.
+
+    `condition` names the condition of its loop that stopped it, where one did; `left`
+    is how many seconds its running step has, where these are limited.
+    """
 
     reason: str
     detail: str
     ends_with: str
     epoch: int
+    condition: str = ""
+    left: float | None = None
 
 
 class TaskResumed(Event, frozen=True, kw_only=True):

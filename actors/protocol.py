@@ -18,7 +18,15 @@ from .context.blocks import Block, Fate, Window
 from .context.facts import Finding
 from .context.render import TaskView
 from .context.summary import Subject
-from .events import Amounts, Anchor, Known, Purpose, TaskSubmitted, Undoes
+from .events import (
+    Amounts,
+    Anchor,
+    Checkpoint,
+    Known,
+    Purpose,
+    TaskSubmitted,
+    Undoes,
+)
 from .ledger.entry import Entry
 from .memory.facts import Said
 from .model import ModelRequest
@@ -556,7 +564,8 @@ class Perform(Message, frozen=True, kw_only=True):
     the sub-task ended that this call was, or a person's answer; failures of operations
     before `since` are forgiven; `undoes` is the effect that it takes back. With
     `start_by` it has a slot of its service, and is not begun after that second. `rules`
-    bind it. `holds` are the steps that stopped half-way, and will go on.
+    bind it. `holds` are the steps that stopped half-way, and will go on. `checkpoint`
+    is its step's. It is over at second `until`, the deadline of its task.
     """
 
     op: int
@@ -582,6 +591,8 @@ class Perform(Message, frozen=True, kw_only=True):
     undoes: Undoes | None = None
     rules: tuple[Rule, ...] = ()
     holds: tuple[str, ...] = ()
+    checkpoint: Checkpoint = "nodes"
+    until: float | None = None
 
 
 class Replied(Message, frozen=True, kw_only=True):

@@ -45,7 +45,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         ends_with: what lets a paused or parked task go on.
         spent: recorded outcomes by dimension; `spent_unknown` and `spent_recovery` are
             booked apart.
-        steps: status by step.
+        steps: status by step; one that cannot begin is ``blocked`` by what it needs, or
+            ``skipped`` with it.
+        condition: the condition that stopped its loop, where one did: ``satisfied``,
+            ``max_iterations``, ``max_calls``, ``step_timeout``, ``tool_errors``,
+            ``loop``, ``context``, ``budget``, ``person``, ``deadline``, ``cancelled``.
     """
 
     task: str
@@ -58,6 +62,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     spent_unknown: dict[str, Any] = msgspec.field(default_factory=dict)
     spent_recovery: dict[str, Any] = msgspec.field(default_factory=dict)
     steps: dict[str, str] = msgspec.field(default_factory=dict)
+    condition: str = ""
 
 
 def result_of(row: TaskRow, agent: Agent | None) -> Result:
@@ -78,4 +83,5 @@ def result_of(row: TaskRow, agent: Agent | None) -> Result:
         spent_unknown=shown(row.books.unknown),
         spent_recovery=shown(row.books.recovery),
         steps=row.steps,
+        condition=row.condition,
     )

@@ -234,8 +234,11 @@ class Executor:
             return self._refused(run, why)
         if run.work.kill is None and (why := self._hung_before(run.work)):
             return change(self._refused(run, why), refused=False)
+        if run.work.until is not None:
+            left = max(run.work.until - clock.time(), 0.0)
+            run.allowed = min(run.work.timeout, left)
         run.timer = self._dispatcher.call_later(
-            run.work.timeout, lambda: self._at_deadline(run)
+            run.allowed, lambda: self._at_deadline(run)
         )
         return None
 
@@ -263,8 +266,8 @@ class Executor:
         late = Outcome(
             key=run.work.key,
             status="unknown",
-            error=error or f"no answer within {run.work.timeout:g} s",
-            seconds=self._seconds(run) if error else run.work.timeout,
+            error=error or f"no answer within {run.allowed:g} s",
+            seconds=self._seconds(run) if error else run.allowed,
         )
         with self._lock:
             if run.outcome is not None:

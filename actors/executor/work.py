@@ -50,6 +50,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         call: runs on a thread; with `coroutine` it returns an awaitable for the loop.
         timeout: seconds after which its outcome is unknown.
         not_after: wall-clock second after which it must not start any more.
+        until: wall-clock second at which it is over, whatever its timeout; None for no
+            such second.
         forbidden: asked just before the call; says why it may not start, or nothing.
         deliver: told of the outcome, once, on any thread; must be short.
         kept: keep the outcome until `forget` (operations), or not (probes).
@@ -64,6 +66,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float
     not_after: float
     deliver: Callable[[Outcome], None]
+    until: float | None = None
     coroutine: bool = False
     forbidden: Callable[[], str] | None = None
     kept: bool = False
@@ -74,12 +77,14 @@ class Run:
     """A piece of work at hand: what became of it, and whether its worker lives.
 
     `place` says that it takes the place of a thread, given back when it ends or is
-    `abandoned`; `loop` is the number of the event loop that it was handed to.
+    `abandoned`; `loop` is the number of the event loop that it was handed to, `allowed`
+    how many seconds it may take.
     """
 
     __slots__ = (
         "abandoned",
         "alive",
+        "allowed",
         "began",
         "cancel",
         "loop",
@@ -91,6 +96,7 @@ class Run:
 
     def __init__(self, work: Work) -> None:
         self.work = work
+        self.allowed = work.timeout  # seconds from its start
         self.alive = True
         self.place = False
         self.abandoned = False

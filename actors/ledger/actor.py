@@ -195,7 +195,11 @@ class Ledger(Durable[LedgerState]):
         hit("effect.recorded", entry.name)
         key, executor = self.work_key(op, attempt), self.house.executor
         self.when_durable(seq, lambda: executor.forget(key))
-        if blobs:
+        wanted = self.wanted.get(op)
+        checkpoint = "nodes" if wanted is None else wanted.checkpoint
+        if checkpoint == "every":
+            self.snapshot("step_observed")
+        elif blobs and checkpoint == "nodes":
             self.snapshot("a big result arrived")
         if not executor.worker_lives(key):
             self.resolver.worker_ended(op)

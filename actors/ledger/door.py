@@ -57,7 +57,7 @@ class Door:
         ledger = self._ledger
         request = wanted.request
         assert request is not None
-        not_after = ledger.house.now() + request.timeout
+        not_after = self._not_after(wanted, request.timeout)
         key = effect_key(ledger.task, wanted.step, "model", "", wanted.op)
         registered = self.registration(wanted, "read", key, not_after)
         house, attempt = ledger.house, wanted.attempt
@@ -67,6 +67,7 @@ class Door:
             Speech(ledger.task, wanted.op, attempt, house.now, house.heard),
             key=ledger.work_key(wanted.op, wanted.attempt),
             not_after=not_after,
+            until=wanted.until,
             forbidden=self._forbidden(wanted),
             deliver=self._deliver(wanted.op, wanted.attempt),
         )
@@ -190,7 +191,7 @@ class Door:
     ) -> None:
         ledger = self._ledger
         timeout = tool.timeout or ledger.house.baseline.tool_timeout
-        not_after = ledger.house.now() + timeout
+        not_after = self._not_after(wanted, timeout)
         registered = self.registration(
             wanted, tool.effect, key, not_after, arguments=arguments, named=name
         )
@@ -211,10 +212,11 @@ class Door:
             arguments=arguments,
             key=ledger.work_key(wanted.op, wanted.attempt),
             timeout=timeout,
+            until=wanted.until,
             forbidden=self._forbidden(wanted),
             deliver=self._deliver(wanted.op, wanted.attempt),
         )
-        if tool.effect == "once":
+        if tool.effect == "once" and wanted.checkpoint != "log":
             ledger.snapshot_before("a once effect is next")
         self._register_and_run(registered, work)
 
@@ -296,6 +298,11 @@ class Door:
         if house.withdrawn.holds(self._ledger.task, wanted.approval):
             return "its approval was taken back before it was started"
         return ""
+
+    def _not_after(self, wanted: Perform, timeout: float) -> float:
+        """When an attempt that is made now is over: never after its task's deadline."""
+        over = self._ledger.house.now() + timeout
+        return over if wanted.until is None else min(over, wanted.until)
 
     def _forbidden(self, wanted: Perform) -> Callable[[], str]:
         """What the executor asks once more as it takes the operation."""

@@ -59,6 +59,7 @@ def tool_work(
     arguments: str,
     key: tuple[str, str],
     timeout: float,
+    until: float | None = None,
     forbidden: Callable[[], str],
     deliver: Callable[[Outcome], None],
 ) -> Work:
@@ -91,6 +92,7 @@ def tool_work(
         coroutine=on_loop,
         timeout=timeout,
         not_after=context.deadline,
+        until=until,
         forbidden=forbidden,
         deliver=deliver,
         kept=True,
@@ -137,6 +139,7 @@ def model_work(
     *,
     key: tuple[str, str],
     not_after: float,
+    until: float | None = None,
     forbidden: Callable[[], str],
     deliver: Callable[[Outcome], None],
 ) -> Work:
@@ -174,6 +177,7 @@ def model_work(
         coroutine=True,
         timeout=request.timeout,
         not_after=not_after,
+        until=until,
         forbidden=forbidden,
         deliver=delivered,
         kept=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from ...supervision.address import Address
@@ -53,6 +54,7 @@ from .slots import Slots
 from .state import Op, TaskState, apply
 from .steps import Steps
 from .subtasks import Subtasks, SubtasksFound
+from .tries import tries_left
 
 __all__ = ["Task"]
 
@@ -118,14 +120,13 @@ class Task(Durable[TaskState]):
             if not ordered or not (again or self.wake.order == "resume"):
                 self.parting.leave("waiting", self.last_seq)
                 return
-            resumed = TaskResumed(
-                by=self.wake.by, deadline=self.steps.deadline(), anew=not again
-            )
+            deadline = self.steps.resumed(anew=not again)
+            resumed = TaskResumed(by=self.wake.by, deadline=deadline, anew=not again)
             row = task_row(state.task, "queued", compensates=state.compensate)
             self.append(resumed, rows=[row])
         elif state.shortage is not None and order in ("again", "resume"):
             # It is about to pause for money that may have come since.
-            deadline = self.steps.deadline()
+            deadline = state.step.deadline if state.step is not None else None
             self.append(TaskResumed(by=self.wake.by, deadline=deadline, anew=False))
         self.retrying.begin()
         self.knowledge.ask()
@@ -222,11 +223,12 @@ class Task(Durable[TaskState]):
             due = decide(
                 self.state,
                 now=self.house.now(),
-                retries=rules.task_retries,
+                retries=tries_left(self.state, rules),
                 declarations=rules.declaration_retries,
                 judged=self.judged,
                 policy=self.agent.policy is not None,
                 planner=self.agent.planner,
+                refused=self.parting.stopping,
             )
             self.under_way.intersection_update(due)
             for command in due:
@@ -266,7 +268,12 @@ class Task(Durable[TaskState]):
             case next_.JudgeTask():
                 self.judging.judge_task()
             case next_.EndStep():
-                self.steps.end(command.status, command.reason, again=command.again)
+                self.steps.end(
+                    command.status,
+                    command.reason,
+                    again=command.again,
+                    condition=command.condition,
+                )
             case next_.Abandon(op=op):
                 self.abandon(self.state.ops[op])
             case next_.Clear(op=op):
@@ -323,6 +330,11 @@ class Task(Durable[TaskState]):
         """Begin with an empty scratch: a step starts, ends, or is rebuilt."""
         self.operations.exchanges.forget()
         self.pipeline.operations = ()
+
+    def time_left(self) -> float:
+        """Seconds until the task's deadline; 0.0 from then on."""
+        deadline = self.state.task.deadline
+        return inf if deadline is None else max(deadline - self.house.now(), 0.0)
 
     def remind(self, seq: int, at: float) -> None:
         """Be woken at second `at`, by the row that is durable with `seq`."""

@@ -65,6 +65,10 @@ def attempt_of(task: Task, op: Op, request: ModelRequest | None) -> Perform:
         request=request,
         reply_to=task.address,
         start_by=task.slots.start_by(op),
+        checkpoint=next(
+            (one.checkpoint for one in task.state.plan if one.id == op.step), "nodes"
+        ),
+        until=None if op.undoes else task.state.task.deadline,
         holds=tuple(
             step.id
             for step in task.state.steps

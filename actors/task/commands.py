@@ -152,15 +152,20 @@ class EndStep(msgspec.Struct, frozen=True, tag=True):
     status: Literal["limited", "timed_out"]
     reason: str
     again: bool
+    condition: str = ""
 
 
 class StopFor(msgspec.Struct, frozen=True, tag=True):
-    """Pause: why, and what would end it; with `closing` the model is asked first."""
+    """Pause: why, and what would end it; with `closing` the model is asked first.
+
+    `condition` names what stopped the step that the task pauses for.
+    """
 
     reason: str
     detail: str
     ends_with: str
     closing: bool = False
+    condition: str = ""
 
 
 OVERDUE = StopFor("deadline", "the task's deadline has passed", "cancel")

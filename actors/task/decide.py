@@ -9,7 +9,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from ..events import CallTool
-from ..guard.ladder import evidence
 from ..plan.planner import Planner
 from ..plan.standing import stuck_step
 from . import retried
@@ -36,6 +35,7 @@ from .commands import (
     StopFor,
     VerifyEffects,
 )
+from .conditions import Held, Moment, condition_of, first_held, is_overdue
 from .planned import plans
 from .state import Op, Shortage, TaskState
 from .summarised import is_summary
@@ -52,16 +52,18 @@ def decide(
     judged: bool,
     policy: bool = False,
     planner: Planner | None = None,
+    refused: StopFor | None = None,
 ) -> tuple[Command, ...]:
     """Return the commands that are due, in order; none where the task has ended.
 
     Args:
         now: seconds since the epoch; only deadlines look at it.
-        retries: how often the task may try again (a run after the first).
+        retries: how often the running step may still be tried again.
         declarations: how often a refused declaration may be repeated.
         judged: the whole task passed acceptance in this incarnation.
         policy: the agent decides by a policy of its own, and asks no model.
         planner: the agent's, where its plan is looked at again.
+        refused: what a room of the task wants it to stop for.
     """
     if state.submitted is None or state.status in ("completed", "failed", "cancelled"):
         return ()
@@ -82,13 +84,12 @@ def decide(
         opened = asked  # the call that it is for is put together again afterwards
     if drives := _drives(opened, now):
         return drives
-    if opened:
-        return (_wait(state, opened),)
-    if asks := of_the_task(state):
-        return (waits_for(asks),)
-    if state.task.deadline is not None and now >= state.task.deadline:
-        return (OVERDUE,)
-    due = _work(state, now, retries, judged, planner)
+    if not is_overdue(state, now):
+        if opened:
+            return (_wait(state, opened),)
+        if asks := of_the_task(state):
+            return (waits_for(asks),)
+    due = _work(Moment(state, now, refused, planner), retries, judged=judged)
     return (by_policy(state, due) if policy else due,)
 
 
@@ -110,6 +111,8 @@ def _recover(state: TaskState, declarations: int, now: float) -> tuple[Command, 
     if recovery.refused > declarations:
         detail = f"the declaration contradicts the record: {recovery.why}"
         return (StopFor("recovery_mismatch", detail, "resume"),)
+    if is_overdue(state, now):
+        return (OVERDUE,)
     return (Declare(recovery.refused),)
 
 
@@ -193,36 +196,53 @@ def _calls(ops: list[Op]) -> str:
     )
 
 
-def _work(
-    state: TaskState, now: float, retries: int, judged: bool, planner: Planner | None
-) -> Command:
-    step = state.step
-    if step is None:
-        return plans(state, planner) or _between(state, judged=judged)
+def _work(at: Moment, retries: int, *, judged: bool) -> Command:
+    """One more iteration, a step's beginning, or what stops the loop (B51, B52)."""
+    state, step = at.state, at.state.step
+    if (held := first_held(at)) is not None:
+        return _stopped(held, at, retries, judged=judged)
     if state.answer:
         return Judge(state.answer)
-    if state.guard.stage == "stop":
-        reason = "service" if state.guard.kind == "service" else "loop"
-        return StopFor(reason, evidence(state.guard), "resume")
-    limit = next(p.max_iterations for p in state.plan if p.id == step.id)
-    again = state.retries < retries
-    if step.deadline is not None and now >= step.deadline:
-        return EndStep(step.id, "timed_out", "its time is over", again)
-    if limit and step.iterations >= limit:
-        reason = f"{limit} iterations without an accepted answer"
-        return EndStep(step.id, "limited", reason, again)
-    return plans(state, planner) or AskModel(step.id, step.iterations + 1)
+    if (due := plans(state, at.planner)) is not None:
+        return due
+    if step is None:
+        return _begin(state)
+    return AskModel(step.id, step.iterations + 1)
 
 
-def _between(state: TaskState, *, judged: bool) -> Command:
-    """No step runs: begin the next, or stop for one that holds the task up, or end."""
+def _stopped(held: Held, at: Moment, retries: int, *, judged: bool) -> Command:
+    """What a condition that holds leads to: an end of the step, or of the task."""
+    state, refused = at.state, at.refused
+    if refused is not None and condition_of(refused.reason) == held.name:
+        return refused
+    step = state.step.id if state.step is not None else ""
+    match held.name:
+        case "deadline":
+            return OVERDUE
+        case "loop":
+            return StopFor("loop", held.why, "resume")
+        case "tool_errors":
+            reason = "service" if state.guard.kind == "service" else "tool_errors"
+            return StopFor(reason, held.why, "resume")
+        case "step_timeout":
+            return EndStep(step, "timed_out", held.why, retries > 0, held.name)
+        case "max_calls":  # its tries share them: another one could make none
+            return EndStep(step, "limited", held.why, again=False, condition=held.name)
+        case "max_iterations":
+            return EndStep(step, "limited", held.why, retries > 0, held.name)
+    assert held.name == "satisfied", held
+    if judged:
+        return Close("completed", "every step and the task passed acceptance")
+    return JudgeTask(state.retries)
+
+
+def _begin(state: TaskState) -> Command:
+    """No step runs: begin the next, or stop for one that holds the task up."""
     standing = state.standings()
     for step in state.steps:
         if standing[step.id].ready:
             return StartStep(step.id, step.attempt + 1)
-    if stuck := stuck_step(state.plan, state.statuses()):
-        held = next(step for step in state.steps if step.id == stuck)
-        return StopFor(held.status, f"step {held.id}: {held.why}", "resume")
-    if judged:
-        return Close("completed", "every step and the task passed acceptance")
-    return JudgeTask(state.retries)
+    stuck = stuck_step(state.plan, state.statuses())
+    step = next(step for step in state.steps if step.id == stuck)
+    detail = f"step {step.id}: {step.why}"
+    return StopFor(step.status, detail, "resume", condition=step.condition)

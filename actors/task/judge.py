@@ -15,6 +15,7 @@ from ..executor.executor import Outcome, Work
 from ..plan.accepting import accept_of
 from ..plan.standing import output_step
 from .commands import Judge, JudgeTask, StopFor
+from .tries import tries_left
 from .values import output_of, parsed
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Judging:
             call=lambda: True if accept is None else accept(parsed(text), view),
             timeout=rules.acceptance_timeout,
             not_after=task.house.now() + rules.acceptance_timeout,
+            until=task.state.task.deadline,
             deliver=deliver,
         )
         executor = task.house.executor
@@ -113,6 +115,8 @@ class Judging:
             task.under_way.discard(Judge(message.op))
             task.under_way.discard(JudgeTask(task.state.retries))
             return
+        if outcome.status == "unknown" and not task.time_left():
+            return  # cut off by the task's deadline, which is why the task stops
         if task.state.recovery is not None:
             return
         if message.op == 0:
@@ -136,9 +140,10 @@ class Judging:
                     result=canonical(parsed(message.text)),
                     evidence=(f"op{message.op}",),
                     op=message.op,
+                    condition="satisfied",
                 )
             )
-            task.snapshot("step_ended")
+            task.steps.node(step.id, "step_ended")
         else:
             self._refuse(message.op, said(outcome.value))
 
@@ -151,7 +156,7 @@ class Judging:
 
     def _stopped(self, status: Any, reason: str) -> None:
         task = self._task
-        again = task.state.retries < task.house.baseline.task_retries
+        again = tries_left(task.state, task.house.baseline) > 0
         task.steps.end(status, f"acceptance: {reason}", again=again)
 
     def _task_judged(self, message: Judged) -> None:

@@ -86,7 +86,7 @@ class Operations:
         if op.op in self.in_doubt:
             self._send(op)
             return
-        if refused := self._task.guarding.refusal(op):
+        if refused := self._task.guarding.refusal(op) or self._task.steps.beyond(op):
             self.answer(op, refused)
             return
         task = self._task
@@ -96,6 +96,7 @@ class Operations:
             return
         backoff = RETRY_FIRST * 2 ** (op.tries - 1) if op.tries else 0.0
         if wait := self._task.slots.pause(op, backoff):
+            wait = min(wait, self._task.time_left())
             self._task.after(wait, TryAgain(op=op.op, attempt=op.attempt))
         else:
             self.begin(op)
@@ -118,9 +119,9 @@ class Operations:
     def start(self, op: Op) -> None:
         """Send the first leg, unless the task's time is over."""
         task = self._task
-        deadline = task.state.task.deadline
-        if deadline is not None and task.house.now() >= deadline and self._is_new(op):
-            task.parting.stop_for(next_.OVERDUE, op)
+        if not task.time_left() and self._may_be_left(op):
+            if not asides.refused(task, op, next_.OVERDUE.detail):
+                task.parting.stop_for(next_.OVERDUE, op)
         elif asides.overdue(task, op):
             return
         elif isinstance(op.action, CallModel):
@@ -128,13 +129,9 @@ class Operations:
         else:
             self._reserve(op, self.own(op), self._task.subtasks.share(op))
 
-    def _is_new(self, op: Op) -> bool:
-        """Whether an operation is work that can be left: nothing of it has happened."""
-        if op.doubt or op.op in self.in_doubt or op.gate == "returned":
-            return False
-        if isinstance(op.action, CallTool):
-            return not op.action.undoes
-        return op.action.purpose in ("work", "summarise", "plan")
+    def _may_be_left(self, op: Op) -> bool:
+        """Whether an attempt need not be begun: nothing hangs on its outcome."""
+        return not (op.undoes or op.op in self.in_doubt or op.gate == "returned")
 
     @staticmethod
     def own(op: Op) -> Amounts:
@@ -330,10 +327,11 @@ class Operations:
             refused=outcome.by == "door",
         )
         events: list[Event] = [observed]
-        if not op.undoes:
+        if not op.undoes and not op.beyond:
             events = self._task.guarding.observed(observed, outcome)
         self._task.append(*events, *refused, rows=self._task.approvals.used(op))
         hit("task.observed", action.tool)
+        self._task.steps.observed(op.step)
         if not op.undoes and not own:
             self.exchanges.remember(action.parent)
 
@@ -347,6 +345,7 @@ class Operations:
         observed, decided = read_reply(op, reply, task.state.next_op, phrases)
         task.append(observed, *decided)
         hit("task.observed", "model")
+        task.steps.observed(op.step)
 
     def recall(self, entries: Sequence[Entry], until: int) -> None:
         """Take back from the record how attempts stand, and the exchange after `until`.

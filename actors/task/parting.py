@@ -18,7 +18,8 @@ from ..protocol import (
 )
 from . import closing
 from .commands import Abandon, Clear, Drive, LetGo, StopFor
-from .rows import ended_row, paused_row
+from .conditions import condition_of
+from .rows import deadline_rows, ended_row, paused_row
 from .state import Op
 from .values import output_of
 
@@ -141,16 +142,23 @@ class Parting:
                 detail=stop.detail,
                 ends_with=stop.ends_with,
                 epoch=task.epoch,
+                condition=stop.condition or condition_of(stop.reason),
+                left=task.steps.left(),
             )
             row = paused_row(task.state, paused, message.books)
-            seq = task.append(paused, rows=[row])
+            over = deadline_rows(task.state, stop.reason)
+            seq = task.append(paused, rows=[row, *over])
+            if any(one.value is not None for one in over):
+                task.remind(seq, task.house.now() + task.time_left())
             money = stop.reason == "budget"
             task.snapshot("budget_exhausted" if money else f"paused: {stop.reason}")
             self.leave("waiting", seq)
             return
         assert task.state.outcome is not None
         closed = TaskClosed(status=task.state.outcome.status)
-        seq = task.append(closed, rows=[ended_row(task.state, message.books)])
+        over = deadline_rows(task.state, "")
+        row = ended_row(task.state, message.books)
+        seq = task.append(closed, rows=[row, *over])
         self.leave("ended", seq)
 
     def leave(self, how: Any, seq: int) -> None:

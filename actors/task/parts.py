@@ -50,6 +50,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     child: str = ""  # the sub-task that it is
     amounts: Amounts = msgspec.field(default_factory=dict)  # of its money
     rest: Rest = Rest()
+    beyond: bool = False  # over the calls that its step may make: it is not let out
 
     @property
     def wakes(self) -> float:
@@ -70,8 +71,11 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How far one step is; `result` is the accepted JSON text, `why` what stopped it.
 
-    What its status means for others is told by `plan.standing`: ``blocked`` and
-    ``skipped`` are no statuses of a record.
+    `attempt` is how often it was started, `tries` how often this attempt was tried
+    again, `iterations` the replies of this try, `calls` the tool calls of all tries.
+    `condition` names the condition of the loop that stopped it, where one did. What its
+    status means for others is told by `plan.standing`: ``blocked`` and ``skipped`` are
+    no statuses of a record.
     """
 
     id: str
@@ -91,15 +95,22 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     result: str = ""
     evidence: int = 0
     why: str = ""
+    condition: str = ""
+    tries: int = 0
+    calls: int = 0
 
 
 class PauseState(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a task waits, since which epoch, and what would end it."""
+    """Why a task waits, since which epoch, and what would end it.
+
+    `left` is how many seconds its running step has left.
+    """
 
     reason: str
     detail: str
     ends_with: str
     epoch: int
+    left: float | None = None
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):

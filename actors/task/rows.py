@@ -17,6 +17,7 @@ from ..names import (
     TASK_ROWS,
     TIMER_ROWS,
 )
+from .conditions import condition_of
 from .state import TaskState
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Wake",
     "answer_of",
     "approval_row",
+    "deadline_rows",
     "ended_row",
     "paused_row",
     "question_row",
@@ -54,8 +56,9 @@ PASSIVE = ("paused", "waiting")  # statuses of rows of tasks that stopped on the
 class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     """Status of a task as of its last stop or start; `output` is JSON text.
 
-    `epoch` is the one that it paused in; `compensates` says that it takes effects back.
-    Operations of a fork below `source_ops` are those of its `source`.
+    `epoch` is the one that it paused in; `compensates` says that it takes effects back,
+    `condition` names the condition that stopped its loop, where one did. Operations of
+    a fork below `source_ops` are those of its `source`.
     """
 
     task: str
@@ -75,6 +78,7 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     compensates: bool = False
     source: str = ""
     source_ops: int = 0
+    condition: str = ""
 
 
 class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +187,7 @@ def task_row(task: TaskSubmitted, status: str, **fields: Any) -> Row:
 def queued_row(row: TaskRow) -> Row:
     """The task's row once it is in the queue again."""
     new = msgspec.structs.replace(
-        row, status="queued", reason="", detail="", ends_with=""
+        row, status="queued", reason="", detail="", ends_with="", condition=""
     )
     return Row(space=TASK_ROWS, key=row.task, value=msgspec.json.encode(new))
 
@@ -195,6 +199,17 @@ def timer_row(task: str, op: int, at: float | None) -> Row:
         return Row(space=TIMER_ROWS, key=key, value=None)
     value = msgspec.json.encode(TimerRow(task=task, at=at))
     return Row(space=TIMER_ROWS, key=key, value=value)
+
+
+def deadline_rows(state: TaskState, reason: str) -> list[Row]:
+    """The row that wakes a task at its deadline, where it pauses just to wait.
+
+    At every other stop it is taken away: nothing comes of waking it then.
+    """
+    deadline = state.task.deadline
+    if deadline is None:
+        return []
+    return [timer_row(state.task.task, 0, deadline if reason in WAITS else None)]
 
 
 def approval_row(approval: ApprovalRow) -> Row:
@@ -232,6 +247,7 @@ def paused_row(state: TaskState, paused: TaskPaused, books: Books) -> Row:
         ends_with=paused.ends_with,
         epoch=paused.epoch,
         compensates=state.compensate,
+        condition=paused.condition,
         steps=state.shown_statuses(),
         books=books,
     )
@@ -246,6 +262,7 @@ def ended_row(state: TaskState, books: Books) -> Row:
         outcome.status,
         reason=outcome.reason,
         output=outcome.output,
+        condition=condition_of(outcome.status),
         steps=state.shown_statuses(),
         books=books,
     )

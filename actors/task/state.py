@@ -229,6 +229,7 @@ def _applied(state: TaskState, event: Event) -> TaskState:
                 detail=event.detail,
                 ends_with=event.ends_with,
                 epoch=event.epoch,
+                left=event.left,
             )
             failures = paused(state.failures, step, event)
             recovery = recoveries.asked(state.recovery, event)

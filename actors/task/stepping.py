@@ -59,7 +59,7 @@ def resumed(state: TaskState, event: TaskResumed) -> TaskState:
         anew=min((op.op for op in state.open_ops()), default=state.next_op),
         ops={n: gates.anew(change(op, tries=0)) for n, op in state.ops.items()},
         steps=tuple(
-            change(step, deadline=deadline)
+            change(step, deadline=deadline, tries=0)
             if step.status == "running"
             else change(step, status="pending")
             if step.status not in ("pending", "completed")
@@ -79,6 +79,10 @@ def started(state: TaskState, event: StepStarted) -> TaskState:
             attempt=event.attempt,
             iterations=0,
             deadline=event.deadline,
+            tries=0,
+            calls=0,
+            why="",
+            condition="",
         )
         if step.id == event.step
         else step
@@ -108,6 +112,7 @@ def decided(state: TaskState, event: DecisionMade) -> TaskState:
     if isinstance(action, FinishStep | PauseTask):
         return state
     op = Op(op=event.op, step=event.step, action=action)
+    state, op = _counted(state, op)
     ops = {**state.ops, event.op: op}
     recovery, shortage = state.recovery, state.shortage
     match event.action:
@@ -130,6 +135,22 @@ def decided(state: TaskState, event: DecisionMade) -> TaskState:
     )
 
 
+def _counted(state: TaskState, op: Op) -> tuple[TaskState, Op]:
+    """Count a call for its step; one beyond the step's limit is marked instead."""
+    if not isinstance(op.action, CallTool) or op.undoes:
+        return state, op
+    change = msgspec.structs.replace
+    most = next((one.max_calls for one in state.plan if one.id == op.step), None)
+    made = next((one.calls for one in state.steps if one.id == op.step), 0)
+    if most is not None and made >= most:
+        return state, change(op, beyond=True)
+    steps = tuple(
+        change(step, calls=made + 1) if step.id == op.step else step
+        for step in state.steps
+    )
+    return change(state, steps=steps), op
+
+
 def ended(state: TaskState, event: StepEnded) -> TaskState:
     steps = tuple(
         msgspec.structs.replace(
@@ -140,6 +161,8 @@ def ended(state: TaskState, event: StepEnded) -> TaskState:
             result=event.result,
             evidence=event.op,
             why="" if event.status == "completed" else event.reason[:WHY],
+            condition=event.condition,
+            tries=step.tries + event.again,
         )
         if step.id == event.step
         else step

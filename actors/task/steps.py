@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...supervision.faults import hit
 from ..events import (
     CallModel,
+    Checkpoint,
     DecisionMade,
     RecoveryLoaded,
     StepEnded,
@@ -16,6 +17,7 @@ from .reasons import brought, why_now
 
 if TYPE_CHECKING:
     from .actor import Task
+    from .state import Op
 
 __all__ = ["Steps"]
 
@@ -41,6 +43,31 @@ class Steps:
                 return self._task.house.now() + plan.timeout
         return None
 
+    def beyond(self, op: Op) -> str:
+        """Why a call is not let out that its step may not make any more, or nothing."""
+        if not op.beyond:
+            return ""
+        plan = self._task.state.plan
+        most = next((one.max_calls for one in plan if one.id == op.step), None)
+        return f"limit: step {op.step} has made its {most} tool calls (max_calls)"
+
+    def left(self) -> float | None:
+        """How many seconds the running step has left, where they are limited."""
+        step = self._task.state.step
+        if step is None or step.deadline is None:
+            return None
+        return max(step.deadline - self._task.house.now(), 0.0)
+
+    def resumed(self, *, anew: bool) -> float | None:
+        """When the running step is over that goes on now: what it waited for is free.
+
+        With `anew` it has its whole time again.
+        """
+        pause = self._task.state.pause
+        if anew or pause is None:
+            return self.deadline()
+        return None if pause.left is None else self._task.house.now() + pause.left
+
     def ask_model(self, iteration: int) -> None:
         """Decide on one more model call for the running step."""
         step = self._task.state.step
@@ -59,7 +86,9 @@ class Steps:
         )
         hit("task.decided", "model")
 
-    def end(self, status: Any, reason: str, *, again: bool) -> None:
+    def end(
+        self, status: Any, reason: str, *, again: bool, condition: str = ""
+    ) -> None:
         """Interrupt the running step; the next try goes through recovery (B55)."""
         step = self._task.state.step
         assert step is not None
@@ -72,6 +101,7 @@ class Steps:
             op=self._task.state.next_op - 1,
             again=again,
             deadline=self.deadline() if again else None,
+            condition=condition,
         )
         self._task.forget_exchanges()
         if again:
@@ -81,4 +111,18 @@ class Steps:
             self._task.append(ended, loaded)
         else:
             self._task.append(ended)
-        self._task.snapshot("step_interrupted")
+        self.node(step.id, "step_interrupted")
+
+    def node(self, step: str, reason: str) -> None:
+        """Have the state kept at a key node, unless the step relies on the log."""
+        if self._checkpoint(step) != "log":
+            self._task.snapshot(reason)
+
+    def observed(self, step: str) -> None:
+        """Have the state kept after an observation, where the step asks for that."""
+        if self._checkpoint(step) == "every":
+            self._task.snapshot("step_observed")
+
+    def _checkpoint(self, step: str) -> Checkpoint:
+        plan = self._task.state.plan
+        return next((one.checkpoint for one in plan if one.id == step), "nodes")

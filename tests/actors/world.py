@@ -263,7 +263,8 @@ def outcomes(request: ModelRequest) -> list[str]:
 def declaration(request: ModelRequest) -> str:
     """What a careful model declares after a crash."""
     text = request.messages[-1]["content"]
-    steps = dict(re.findall(r"([\w-]+): (\w+)[,.]", text[text.index("Steps: ") :]))
+    line = text[text.index("Steps: ") :].partition("\n")[0]
+    steps = dict(re.findall(r"([\w-]+): (\w+)[,.]", line))
     done = [name for name, status in steps.items() if status == "completed"]
     left = [
         name

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from perdure.actors.baseline import Baseline
 from perdure.actors.events import (
     ActionObserved,
     AnswerRefused,
@@ -41,6 +42,7 @@ from perdure.actors.task.commands import (
 )
 from perdure.actors.task.decide import decide
 from perdure.actors.task.state import TaskState
+from perdure.actors.task.tries import tries_left
 from tests.actors.task.support import (
     ask,
     call,
@@ -59,7 +61,8 @@ def due(*events: Event, **options: Any) -> tuple[Command, ...]:
 
 
 def of(state: TaskState, **options: Any) -> tuple[Command, ...]:
-    given = {"now": 0.0, "retries": 3, "declarations": 3, "judged": False}
+    given = {"now": 0.0, "declarations": 3, "judged": False}
+    given["retries"] = tries_left(state, Baseline()) if state.submitted else 0
     return decide(state, **{**given, **options})
 
 
@@ -111,7 +114,11 @@ def test_a_sixth_iteration_never_asks() -> None:
     assert due(*RUNNING, *iterations(4)) == (AskModel("a", 5),)
     (end,) = due(*RUNNING, *iterations(5))
     assert end == EndStep(
-        "a", "limited", "5 iterations without an accepted answer", again=True
+        "a",
+        "limited",
+        "5 iterations without an accepted answer",
+        again=True,
+        condition="max_iterations",
     )
 
 
@@ -128,7 +135,13 @@ def test_a_step_is_retried_so_often_and_then_the_task_pauses() -> None:
     # K28 B47
     events = [*RUNNING, *[ended("a", "limited", again=True)] * 3, *iterations(5)]
     assert due(*events) == (
-        EndStep("a", "limited", "5 iterations without an accepted answer", again=False),
+        EndStep(
+            "a",
+            "limited",
+            "5 iterations without an accepted answer",
+            again=False,
+            condition="max_iterations",
+        ),
     )
     (stop,) = due(*events, ended("a", "limited", reason="enough"))
     assert stop == StopFor("limited", "step a: enough", "resume")

@@ -1,0 +1,193 @@
+"""When a task's loop stops: every condition by name, in the order they are asked.
+
+They are asked before every iteration (B52), and before a step begins; never does it
+depend on the model alone whether there is another one. The first that holds stops the
+loop, and its name is on record with the step or the task that it stopped:
+
+    cancelled       somebody asked the task to end
+    budget          the account set nothing aside for the next operation (B49)
+    deadline        the task's deadline has passed (A82)
+    person          a call waits for somebody's word (B50)
+    context         what the next request must hold does not fit (B49)
+    satisfied       every step passed acceptance that can (B48)
+    loop            the newest actions go round in circles (B53)
+    tool_errors     so many calls in a row failed, or a service, after its retries (B49)
+    step_timeout    the step's own time is over (A82)
+    max_calls       the step asked for calls beyond its limit only (A82)
+    max_iterations  the step had so many replies of the model (B47)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..events import CallTool, PlanStep
+from ..guard.ladder import evidence
+from ..plan.planner import Planner
+from ..plan.standing import stuck_step
+from .asked import opened
+from .commands import OVERDUE, StopFor
+from .parts import StepRecord
+from .planned import plans
+from .state import TaskState
+
+__all__ = [
+    "CONDITIONS",
+    "Condition",
+    "Held",
+    "Moment",
+    "condition_of",
+    "first_held",
+    "is_overdue",
+]
+
+
+class Moment(NamedTuple):
+    """What conditions look at: the state, the time, and what was refused just now.
+
+    `now` is the second since the epoch; `refused` what a room of the task wants it to
+    stop for, of which its state says nothing; `planner` the agent's.
+    """
+
+    state: TaskState
+    now: float
+    refused: StopFor | None = None
+    planner: Planner | None = None
+
+
+class Condition(NamedTuple):
+    """One reason to stop, asked with `why`: it holds where that says something.
+
+    `reasons` are the reasons of pauses, and the ends, which say that it was this one.
+    """
+
+    name: str
+    why: Callable[[Moment], str]
+    reasons: tuple[str, ...] = ()
+
+
+class Held(NamedTuple):
+    """A condition that holds, and why."""
+
+    name: str
+    why: str
+
+
+def _cancelled(at: Moment) -> str:
+    by = at.state.cancelled_by
+    return f"cancelled by {by}" if by else ""
+
+
+def _budget(at: Moment) -> str:
+    shortage = at.state.shortage
+    return shortage.detail if shortage is not None else ""
+
+
+def _person(at: Moment) -> str:
+    waiting = [op.approval for op in at.state.open_ops() if op.gate == "asked"]
+    waiting += [one.question for one in opened(at.state)]
+    return f"a person's word is waited for: {', '.join(waiting)}" if waiting else ""
+
+
+def is_overdue(state: TaskState, now: float) -> bool:
+    """Whether the deadline of a task has passed."""
+    return state.task.deadline is not None and now >= state.task.deadline
+
+
+def _deadline(at: Moment) -> str:
+    return OVERDUE.detail if is_overdue(at.state, at.now) else ""
+
+
+def _nothing(at: Moment) -> str:
+    """Only a room of the task can tell: see `Moment.refused`."""
+    return ""
+
+
+def _satisfied(at: Moment) -> str:
+    state = at.state
+    if state.step is not None or plans(state, at.planner) is not None:
+        return ""
+    if any(one.ready for one in state.standings().values()):
+        return ""
+    if stuck_step(state.plan, state.statuses()):
+        return ""
+    return "every step passed acceptance"
+
+
+def _loop(at: Moment) -> str:
+    guard = at.state.guard
+    if _iterates(at) is None or guard.stage != "stop" or guard.kind in _ERRORS:
+        return ""
+    return evidence(guard)
+
+
+def _tool_errors(at: Moment) -> str:
+    guard = at.state.guard
+    if _iterates(at) is None or guard.stage != "stop" or guard.kind not in _ERRORS:
+        return ""
+    return evidence(guard)
+
+
+def _step_timeout(at: Moment) -> str:
+    step = _iterates(at)
+    over = step and step[0].deadline is not None and at.now >= step[0].deadline
+    return "its time is over" if over else ""
+
+
+def _max_calls(at: Moment) -> str:
+    if (step := _iterates(at)) is None:
+        return ""
+    calls = [op for op in at.state.ops.values() if isinstance(op.action, CallTool)]
+    if not calls or not all(op.beyond for op in calls):
+        return ""
+    return f"it asked for more than its {step[1].max_calls} tool calls"
+
+
+def _max_iterations(at: Moment) -> str:
+    step = _iterates(at)
+    if step is None or not step[1].max_iterations:  # a policy has its budget alone
+        return ""
+    if step[0].iterations < step[1].max_iterations:
+        return ""
+    return f"{step[1].max_iterations} iterations without an accepted answer"
+
+
+def _iterates(at: Moment) -> tuple[StepRecord, PlanStep] | None:
+    """The running step and its plan; None where its answer is still to be judged."""
+    step = at.state.step
+    if step is None or at.state.answer:
+        return None
+    return step, next(one for one in at.state.plan if one.id == step.id)
+
+
+_PERSON = ("approval", "approval_expired", "policy", "question", "unknown_effect")
+_ERRORS = ("errors", "service")  # kinds of circles that are errors in a row
+
+CONDITIONS = (
+    Condition("cancelled", _cancelled, ("cancelled",)),
+    Condition("budget", _budget, ("budget",)),
+    Condition("deadline", _deadline, ("deadline",)),
+    Condition("person", _person, _PERSON),
+    Condition("context", _nothing, ("context",)),
+    Condition("satisfied", _satisfied, ("completed",)),
+    Condition("loop", _loop, ("loop",)),
+    Condition("tool_errors", _tool_errors, ("tool_errors", "service")),
+    Condition("step_timeout", _step_timeout),
+    Condition("max_calls", _max_calls),
+    Condition("max_iterations", _max_iterations),
+)
+
+
+def first_held(at: Moment) -> Held | None:
+    """The first condition that holds, or None where the loop goes on."""
+    for one in CONDITIONS:
+        refused = at.refused is not None and at.refused.reason in one.reasons
+        if why := at.refused.detail if at.refused and refused else one.why(at):
+            return Held(one.name, why)
+    return None
+
+
+def condition_of(reason: str) -> str:
+    """The condition that a pause for some reason, or an end, says; "" for none."""
+    return next((one.name for one in CONDITIONS if reason in one.reasons), "")

@@ -10,7 +10,7 @@ from perdure import Agent, Baseline, Step
 from perdure.cli import main
 from perdure.models import Scripted
 from tests.actors.world import World, follow, tools_of
-from tests.perdure.hosting import LONG, SCRIPT, opened
+from tests.perdure.hosting import LONG, SCRIPT, Told, opened
 from tests.perdure.test_cli_ask import perdure
 
 STORE = Path("tasks.db")
@@ -102,8 +102,9 @@ def test_a_fork_is_kept_until_the_store_is_next_opened() -> None:
         task = runtime.submit("agent", "Send.").id
         assert runtime.wait(task, LONG).status == "completed"
     assert perdure("fork", task, "--timeout", "0", "--model-calls", "9")[0] == 3
-    with opened(STORE, stopping(world, [True])) as runtime:
-        (fork,) = [one.task for one in runtime.tasks() if one.task != task]
+    log = Told()
+    with opened(STORE, stopping(world, [True]), log=log) as runtime:
+        fork = log.wait_for("task.forked")[0].fields["task"]
         assert runtime.wait(fork, LONG).status == "completed"
 
 

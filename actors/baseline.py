@@ -94,6 +94,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 2_048  # what one model call may answer at most
     active_tasks: int = 8
     subtask_depth: int = 3  # sub-tasks of sub-tasks
+    subtask_width: int = 8  # sub-tasks of one task that are open at once
+    subtask_total: int = 64  # sub-tasks that one task begins in all
     recovery_permits: int = 4
     tool_threads: int = 32
     park_without_progress: int = 5  # recoveries

@@ -63,6 +63,7 @@ LEFT = frozenset(  # what is open, counted, asked anew, or the source's alone
         "done",
         "fixed",
         "guard",
+        "handed",
         "knowledge",
         "news",
         "ops",

@@ -134,6 +134,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     anew: int = 0  # failures of earlier operations are forgiven
     retry: Retry | None = None
     retried: int = 0  # the epoch of the newest retry that was heard
+    handed: int = 0  # sub-tasks that it has begun
     done: tuple[str, ...] = ()  # of a fork: the step that ran, what happened in it
     outcome: TaskClosing | None = None
     fixed: str = ""  # the layer that the newest request began with
@@ -254,7 +255,8 @@ def _applied(state: TaskState, event: Event) -> TaskState:
             begun = change(
                 state.ops[op], gate="delegated", child=child, amounts=amounts
             )
-            return change(state, ops={**state.ops, op: begun})
+            handed = state.handed + 1
+            return change(state, ops={**state.ops, op: begun}, handed=handed)
         case SubtaskEnded(op=op):
             returned = change(state.ops[op], gate="returned")
             return change(state, ops={**state.ops, op: returned})

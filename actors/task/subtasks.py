@@ -78,12 +78,38 @@ class Subtasks:
         assert isinstance(op.action, CallTool)
         try:
             values = tool.parse(op.action.arguments)
+            self._look_for_room(op)
             self._submission(op, values, {})
         except ValueError:
             pass  # the door says what is wrong
         except Misuse as error:
             self._given[op.op] = Given(status="failed", text=str(error), books=Books())
         return True
+
+    def _look_for_room(self, op: Op) -> None:
+        """Raise Misuse where this would be one sub-task too many.
+
+        Calls before it that wait for their money, or for a person, have their places:
+        all that one reply asks for are begun side by side.
+        """
+        state, rules = self._task.state, self._task.house.baseline
+        before = [
+            one
+            for one in state.open_ops()
+            if one.op < op.op and one.op not in self._given and self._tool(one)
+        ]
+        open_now = [one for one in before if one.gate != "returned"]
+        not_begun = [one for one in open_now if one.gate != "delegated"]
+        if len(open_now) >= rules.subtask_width:
+            raise Misuse(
+                f"{len(open_now)} sub-tasks are open, and {rules.subtask_width} may be "
+                "at once: hand this on when one of them has ended, or do it here"
+            )
+        if state.handed + len(not_begun) >= rules.subtask_total:
+            raise Misuse(
+                f"this task has begun {state.handed + len(not_begun)} sub-tasks, "
+                f"{rules.subtask_total} are allowed in all: do it here"
+            )
 
     def share(self, op: Op) -> Amounts | None:
         """What a sub-task is to get by its call; None for every other operation."""

@@ -32,6 +32,7 @@ from tests.actors.world import (
     World,
     follow,
     job,
+    quick,
     tools_of,
     unbalanced,
 )
@@ -257,6 +258,65 @@ def test_sub_tasks_of_sub_tasks_have_an_end() -> None:
     assert house.finish(task.id).status == "completed"
     depth = max(one.count(".") for one in house.store.rows[names.TASK_ROWS])
     assert depth == house.runtime.baseline.subtask_depth
+
+
+def several(count: int) -> Calls:
+    return [("delegate", {**HAND, "goal": f"part {n}"}) for n in range(count)]
+
+
+def refused(house: House, task: str) -> list[str]:
+    return [
+        one.error
+        for one in house.of(f"task/{task}/ledger", EffectRecorded)
+        if one.status == "failed"
+    ]
+
+
+def test_sub_tasks_of_one_task_are_bounded_side_by_side() -> None:
+    world = World()
+    rules = quick(subtask_width=2)
+    house = House(boss(world, [several(4)]), job(world), baseline=rules)
+    task = house.submit("boss")
+    assert house.finish(task.id).status == "completed"
+    assert len(parts(house, task.id)) == 2
+    said = "2 sub-tasks are open, and 2 may be at once"
+    assert [one[: len(said)] for one in refused(house, task.id)] == [said] * 2
+    rows = house.store.rows[names.TASK_ROWS]
+    assert sum(name.startswith(f"{task.id}.") for name in rows) == 2
+    sound(house)
+
+
+def test_a_place_that_is_free_again_is_given_to_the_next_sub_task() -> None:
+    world = World()
+    rules = quick(subtask_width=1)
+    groups = [several(1), several(1), several(1)]
+    house = House(boss(world, groups), job(world), baseline=rules)
+    task = house.submit("boss")
+    assert house.finish(task.id).status == "completed"
+    assert len(parts(house, task.id)) == 3
+    assert refused(house, task.id) == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sub_tasks_of_one_task_are_bounded_in_all_over_restarts(seed: int) -> None:
+    chance = random.Random(f"total {seed}")
+    world = World()
+    rules = quick(subtask_total=3, subtask_width=2)
+    groups = [several(2), several(2), several(1)]
+    house = House(
+        boss(world, groups), job(world, recovery="rules"), baseline=rules, seed=seed
+    )
+    task = house.submit("boss")
+    for _ in range(3):
+        for _ in range(chance.randrange(1, 200)):
+            house.sim.step()
+        house.kill()
+        house.reopen()
+    assert house.finish(task.id).status == "completed"
+    assert len(parts(house, task.id)) == 3
+    said = "this task has begun 3 sub-tasks, 3 are allowed in all"
+    assert [one[: len(said)] for one in refused(house, task.id)] == [said] * 2
+    sound(house)
 
 
 def test_a_parent_is_told_of_a_sub_task_that_was_cancelled() -> None:

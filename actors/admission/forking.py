@@ -17,7 +17,7 @@ from ...storage.records import Row
 from ...supervision.faults import hit
 from ..errors import Misuse
 from ..events import CommandApplied
-from ..names import KEYS
+from ..names import KEYS, TASK_ROWS
 from ..protocol import Fork
 from ..task import forked
 from .commands import CommandAnswer
@@ -40,15 +40,13 @@ class Forks:
         """Fork a task, or find the one that the same key or id gave before."""
         admission, key = self._admission, message.key
 
-        def look(reader: Reader) -> bytes | None:
-            return reader.row(KEYS, key) if key is not None else None
+        def look(reader: Reader) -> str | None:
+            if reader.row(TASK_ROWS, message.new) is not None:
+                return message.new  # asked again: an answer was lost in a crash
+            row = reader.row(KEYS, key) if key is not None else None
+            return row.decode() if row is not None else None
 
-        def found(row: bytes | None) -> None:
-            same = None if key is None else admission.state.with_key(key)
-            if row is not None:
-                same = row.decode()
-            if message.new in admission.state.tasks:
-                same = message.new  # asked again: an answer was lost in a crash
+        def found(same: str | None) -> None:
             if same is not None:
                 self._answer(message, same)
             else:

@@ -17,6 +17,7 @@ from perdure.actors.events import (
     TaskSubmitted,
 )
 from perdure.actors.memory.evidence import opened
+from perdure.actors.protocol import Fork
 from perdure.actors.rules import Rule
 from perdure.actors.task.forked import CARRIED, LEFT
 from perdure.actors.task.state import TaskState
@@ -277,6 +278,24 @@ def test_the_same_key_gives_the_same_fork() -> None:
     assert task.fork(key="again").id == first.id
     house.finish(first.id)
     assert task.fork(key="again").id == first.id
+
+
+def test_a_fork_that_is_asked_for_again_is_the_same_one() -> None:
+    house = House(job(World()))
+    task = house.submit()
+    house.finish(task.id)
+
+    def ask() -> Any:
+        runtime = house.runtime
+        return runtime._ask(
+            lambda p: Fork(task=task.id, new="t-new", by="ann", promise=p)
+        )
+
+    assert ask() == "t-new"
+    assert ask() == "t-new"  # it is queued, or runs
+    assert house.finish("t-new").status == "completed"
+    assert ask() == "t-new"
+    assert len(house.of("task/t-new", TaskForked)) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, delegate
+from perdure import Agent, Budget, delegate, tool
 from perdure.actors import names
 from perdure.actors.budget.account import Books
 from perdure.actors.budget.share import charged
@@ -348,6 +348,28 @@ def test_cancelling_a_parent_ends_its_sub_tasks_first() -> None:
     assert unbalanced(house.store) == []
     order = [record.stream for record in house.store.log if record.type == "TaskClosed"]
     assert order[-1] == f"task/{task.id}"
+
+
+def test_a_sub_task_that_waits_for_a_person_ends_with_its_parent() -> None:
+    @tool(effect="once", approval=True)
+    def delete(path: str) -> str:
+        """Delete something."""
+        raise AssertionError(path)
+
+    part = Agent(
+        name="agent",
+        instructions="Tidy up.",
+        model=Scripted(follow({"task": [[("delete", {"path": "x"})]]})),
+        tools=[delete],
+        recovery="rules",
+    )
+    house = House(boss(World()), part)
+    task = house.submit("boss")
+    assert house.until(lambda: bool(house.runtime.approvals()))
+    assert task.cancel().status == "cancelled"
+    assert house.runtime.task(f"{task.id}.2").status == "cancelled"
+    assert house.runtime.approvals() == []
+    sound(house)
 
 
 def test_a_parent_that_holds_still_lets_its_sub_task_go_on_when_resumed() -> None:

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Misuse, Plan, Step, delegate, tool
+from perdure import Agent, Misuse, Plan, Step, ask, delegate, tool
 from perdure.actors import names
 from perdure.actors.events import (
     ActionObserved,
+    EffectRegistered,
     PlanStep,
+    Reserved,
     RetryAsked,
+    Settled,
     StepEnded,
     StepRetried,
     StepStarted,
@@ -457,3 +460,93 @@ def test_what_was_let_go_of_says_so_in_the_record() -> None:
     assert [one.reason for one in dropped] == [
         "dropped by a retry that operator asked for before it was started (not_started)"
     ]
+
+
+def test_a_question_that_is_open_is_dropped_and_asked_anew() -> None:
+    world = World()
+    script = {**SCRIPT, "check": [[("ask", {"question": "red or blue?"})]]}
+    house = House(worker(world, lambda *_: True, script, [ask]), baseline=HARD)
+    task = house.submit()
+    assert house.finish(task.id).reason == "question"
+    (first,) = house.runtime.questions()
+    task.retry("check")
+    assert house.finish(task.id).reason == "question"
+    (second,) = house.runtime.questions()
+    assert first.question != second.question
+    task.answer(second.question, "red")
+    assert house.finish(task.id).status == "completed"
+    sound(house)
+
+
+def test_money_set_aside_for_what_never_was_is_free_again() -> None:
+    # P3
+    for steps in range(5, 400, 3):
+        house = House(worker(World(), lambda *_: True), baseline=HARD)
+        task = house.submit()
+        for _ in range(steps):
+            house.sim.step()
+        house.kill()
+        aside = {(one.op, one.attempt) for one in reserved(house, task.id)}
+        made = house.of(f"task/{task.id}/ledger", EffectRegistered)
+        left = aside - {(one.op, one.attempt) for one in made}
+        if left and house.of(f"task/{task.id}", StepEnded):
+            break
+    else:
+        pytest.fail("no kill came between the two")
+    house.reopen(worker(World(), lambda *_: True), resume=False)
+    parked(house, task.id)
+    house.runtime.task(task.id).retry("mail")
+    assert house.finish(task.id).status == "completed"
+    kinds = [
+        (one.op, one.attempt, one.book)
+        for one in house.of(f"task/{task.id}/account", Settled)
+    ]
+    (op, attempt) = left.pop()
+    assert (op, attempt, "none") in kinds[:-1]
+    assert unbalanced(house.store) == []
+
+
+def reserved(house: House, task: str) -> list[Any]:
+    return house.of(f"task/{task}/account", Reserved)
+
+
+def parked(house: House, task: str) -> None:
+    """Park a task that was cut off, as a crash loop does."""
+    house.runtime.close()
+    house.reopen(job(World(), name="other"), resume=True)
+    assert house.finish(task).status == "parked"
+    house.runtime.close()
+    house.reopen(worker(World(), lambda *_: True), resume=False)
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_a_retry_after_any_step_of_a_run_repeats_no_effect(part: int) -> None:
+    # P2 P3 P5
+    rng = random.Random(f"retry at {part}")
+    for steps in range(30 + 7 * part, 400, 42):
+        world = World()
+        house = House(worker(world, lambda *_: True), baseline=HARD, seed=steps)
+        task = house.submit().id
+        for _ in range(steps):
+            house.sim.step()
+        house.runtime.task(task).pause()
+        result = house.finish(task)
+        if result.status == "completed":
+            break
+        begun = [one.step for one in house.of(f"task/{task}", StepStarted)]
+        if not begun:
+            continue
+        house.runtime.task(task).retry(rng.choice(begun))
+        for _ in range(rng.randrange(3)):
+            for _ in range(rng.randrange(1, 60)):
+                house.sim.step()
+            if rng.random() < 0.5:
+                house.sim.crash(rng.choice([names.ADMISSION, *actors_of(task)]))
+            else:
+                house.kill()
+                house.reopen()
+        assert house.finish(task).status == "completed"
+        assert mails(world) == ["hello"]
+        assert len({key for key, _ in world.writes}) == 1
+        assert len(house.of(f"task/{task}", StepRetried)) == 1
+        sound(house)

@@ -115,9 +115,10 @@ class Door:
             occurrence = wanted.op
         key = effect_key(ledger.task, wanted.step, tool.name, arguments, occurrence)
         same = find_same(ledger.state, key, wanted.op)
-        earlier = ledger.reopened.find(key, wanted.op)
-        earlier = earlier if same is None else earlier_of(same)
-        if earlier is None and ledger.left.find(wanted, tool, values, arguments, key):
+        before = ledger.reopened.find(key, wanted.op)
+        earlier = before if same is None else earlier_of(same)
+        made = same is not None or (before is not None and before.status != "failed")
+        if not made and ledger.left.find(wanted, tool, values, arguments, key):
             return
         self.unless_made(wanted, tool, values, arguments, key, earlier)
 

@@ -154,9 +154,13 @@ def seed(
 
 
 def _settled(planning: Planning) -> Planning:
-    """What is known of the plan in force; a look at it that is open is not."""
+    """What is known of the plan in force; a look at it that is open is due anew."""
+    due = {one.trigger: one for one in (*planning.asked, *planning.due)}
     return Planning(
-        number=planning.number, halved=planning.halved, phases=planning.phases
+        number=planning.number,
+        due=tuple(due.values()),
+        halved=planning.halved,
+        phases=planning.phases,
     )
 
 

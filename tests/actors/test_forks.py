@@ -11,6 +11,7 @@ from perdure import Agent, Budget, Misuse, Plan, Step
 from perdure.actors import names
 from perdure.actors.events import (
     CommandApplied,
+    RequestBuilt,
     StepStarted,
     TaskErased,
     TaskForked,
@@ -22,9 +23,11 @@ from perdure.actors.rules import Rule
 from perdure.actors.task.forked import CARRIED, LEFT
 from perdure.actors.task.state import TaskState
 from perdure.models import Scripted
+from perdure.replay import render_again
 from perdure.storage.memory import MemoryStore
 from tests.actors.runs import actors_of, sound
 from tests.actors.test_inbox import answered, send
+from tests.actors.test_planning_crashes import ended, house_of
 from tests.actors.world import (
     JOB,
     PLENTY,
@@ -428,3 +431,51 @@ def test_what_a_source_did_is_not_opened_once_it_is_erased() -> None:
     house.runtime.erase(task=task.id, by="ann")
     with pytest.raises(Misuse, match=f"op3 was of task {task.id}, which was erased"):
         read(house, fork.id, "op3")
+
+
+# ── plans that a model wrote, and requests rendered again ────────────────────────
+
+
+def test_a_fork_from_any_event_of_a_planned_task_has_the_plan_in_force() -> None:
+    # A83
+    world = World()
+    house, task = house_of(world)
+    ended(house, world, task)
+    house.reopen()
+    stream = [r for r in house.store.log if r.stream == f"task/{task}"]
+    for at in stream[::4]:
+        before = len(world.sent)
+        fork = house.runtime.fork(task, at=at.seq).id
+        result = house.finish(fork)
+        while result.reason == "question":
+            (question,) = house.runtime.questions()
+            house.runtime.reply(fork, question.question, "drop", "ann")
+            result = house.finish(fork)
+        assert (result.status, list(result.steps)) == ("completed", ["a", "b", "d"])
+        assert len(world.sent) - before == ("a" in begun(house, fork))
+        rendered(house, fork)
+    sound(house)
+
+
+def rendered(house: House, task: str) -> None:
+    """Every request of a task renders again as it was sent."""
+    newest = {one.op: one for one in house.of(f"task/{task}", RequestBuilt)}
+    for one in newest.values():
+        again = house.runtime._reading.read(
+            lambda reader, op=one.op: render_again(reader, task, op)
+        )
+        assert again.digest == one.digest
+
+
+def test_the_requests_of_a_fork_render_again_without_its_source() -> None:
+    # A6 P5
+    world = World()
+    house = House(job(world))
+    task = house.submit()
+    house.finish(task.id)
+    at = seqs(house.store, task.id, "ActionObserved")[-2]
+    fork = task.fork(at=at)
+    assert house.finish(fork.id).status == "completed"
+    house.runtime.erase(task=task.id, by="ann")
+    assert house.of(f"task/{fork.id}", RequestBuilt)
+    rendered(house, fork.id)

@@ -30,6 +30,7 @@ from perdure.actors.task.state import TaskState
 from perdure.models import Scripted
 from tests.actors.runs import actors_of, not_reproduced, sound
 from tests.actors.test_inbox import answered, send
+from tests.actors.test_planning_crashes import house_of
 from tests.actors.test_unknown import Mail
 from tests.actors.world import (
     HAND,
@@ -550,3 +551,19 @@ def test_a_retry_after_any_step_of_a_run_repeats_no_effect(part: int) -> None:
         assert len({key for key, _ in world.writes}) == 1
         assert len(house.of(f"task/{task}", StepRetried)) == 1
         sound(house)
+
+
+def test_a_step_of_a_plan_that_the_model_wrote_is_done_again() -> None:
+    world = World()
+    house, task = house_of(world)
+    result = house.finish(task)
+    assert result.reason == "question"
+    house.runtime.task(task).retry("a")
+    while (result := house.finish(task)).reason == "question":
+        (question,) = house.runtime.questions()
+        house.runtime.reply(task, question.question, "drop", "ann")
+    assert result.status == "completed"
+    assert mails(world) == ["hello"]
+    (retried,) = house.of(f"task/{task}", StepRetried)
+    assert retried.steps[0] == "a"
+    sound(house)

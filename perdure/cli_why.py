@@ -56,10 +56,13 @@ def why_text(found: Why) -> Iterator[str]:
 
 
 def _iteration(one: Iteration) -> Iterator[str]:
+    limit = f" of {one.limit}" if one.limit else ""
+    how = "the agent's policy"
+    if one.by == "model":
+        how = f"op{one.op}, round {one.round or '-'}, {one.outcome}"
     yield (
         f"{time_text(one.at)} step {one.step}, try {one.attempt}, iteration "
-        f"{one.iteration} of {one.limit}: op{one.op}, round {one.round or '-'}, "
-        f"{one.outcome}"
+        f"{one.iteration}{limit}: {how}"
     )
     yield from _named("why", one.why)
     yield from _named("learned", one.learned)

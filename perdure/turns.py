@@ -87,6 +87,7 @@ _SAYS: dict[type[Event], Callable[[Any], str]] = {
     events.StepEnded: _ended,
     events.LoopFound: _found,
     events.DriftFound: lambda event: f"off its goal, which is shown again: {event.why}",
+    events.PolicyFailed: lambda event: f"the policy: {event.why}",
     events.SummaryRefused: lambda event: f"no summary: {event.why}",
     events.TaskPaused: _paused,
     events.TaskResumed: _resumed,

@@ -13,7 +13,14 @@ from typing import Any, TypeAlias
 import msgspec
 
 from .actors import events, names
-from .actors.events import CallModel, CallTool, DecisionMade, Event
+from .actors.events import (
+    CallModel,
+    CallTool,
+    DecisionMade,
+    Event,
+    FinishStep,
+    PauseTask,
+)
 from .actors.guard.tried import Tried
 from .actors.task import state as task_state
 from .actors.task.state import TaskState
@@ -44,11 +51,13 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Iteration(msgspec.Struct, frozen=True, kw_only=True, tag="iteration"):
-    """One model call of a step's work, with all that came of it.
+    """One decision about a step's work, with all that came of it.
 
     Args:
-        op: the model call; its request is `perdure request ID`, round `round`.
-        iteration, limit: which one of how many of the step's `attempt`.
+        op: the model call; its request is `perdure request ID`, round `round`. Of a
+            policy the first operation that it decided on.
+        by: who decided: the ``model``, or the agent's own ``policy``.
+        iteration, limit: which one of how many of the step's `attempt`; 0 is no limit.
         why, learned: as the decision log has them.
         said: the model's words beside its calls, or its answer.
         ruled_out: what it was not free to do, known before it was asked; calls that
@@ -59,6 +68,7 @@ class Iteration(msgspec.Struct, frozen=True, kw_only=True, tag="iteration"):
     seq: int
     at: float
     op: int
+    by: str
     round: int
     step: str
     attempt: int
@@ -186,15 +196,21 @@ class _Story:
             case events.TaskErased(by=by):
                 raise Misuse(f"the task was erased by {by}: nothing is left to explain")
             case DecisionMade(action=CallModel(purpose="work")):
-                self._iteration(record, event, before)
+                self._iteration(record, event, before, "model")
+            case DecisionMade(action=FinishStep(result=said)):
+                self._iteration(record, event, before, "policy", said)
+            case DecisionMade(action=PauseTask(), why=said):
+                self._iteration(record, event, before, "policy", said)
             case DecisionMade(action=CallModel(purpose="declare"), op=op):
                 self._recover(asked=op)
             case DecisionMade(action=CallTool(undoes=None) as call):
+                if call.parent == event.op:  # a policy's first: no model asked for it
+                    self._iteration(record, event, before, "policy")
                 self._call(event, call)
             case events.RequestBuilt(op=op):
                 self._rounds.add(op)
                 self._change(op, round=len(self._rounds))
-            case events.ActionObserved(op=op) if op in self._places and not event.again:
+            case events.ActionObserved(op=op, again=False) if op not in self._calls:
                 self._change(op, outcome=event.status)
             case events.AnswerRefused(op=op, why=why):
                 self._change(op, verdict=f"refused: {why}")
@@ -233,7 +249,12 @@ class _Story:
             self.parts.append(turn)
 
     def _iteration(
-        self, record: Record, event: DecisionMade, before: TaskState
+        self,
+        record: Record,
+        event: DecisionMade,
+        before: TaskState,
+        by: str,
+        said: str = "",
     ) -> None:
         step = next(one for one in before.steps if one.id == event.step)
         plan = next(one for one in before.plan if one.id == event.step)
@@ -243,6 +264,7 @@ class _Story:
                 seq=record.seq,
                 at=record.at,
                 op=event.op,
+                by=by,
                 round=0,
                 step=event.step,
                 attempt=step.attempt,
@@ -250,6 +272,8 @@ class _Story:
                 limit=plan.max_iterations,
                 why=event.why,
                 learned=event.learned,
+                outcome="open" if by == "model" else "decided",
+                said=_short(said, SHOWN),
                 ruled_out=tuple(_ruled_out(before)),
             )
         )
@@ -262,15 +286,13 @@ class _Story:
         assert isinstance(parent, Iteration)
         self._calls[event.op] = place, len(parent.calls)
         one = Call(op=event.op, tool=call.tool, arguments=_short(call.arguments, SHOWN))
-        said = parent.said or _short(event.why, SHOWN)
-        self._change(call.parent, calls=(*parent.calls, one), said=said)
+        said = parent.said or ("" if parent.why == event.why else event.why)
+        self._change(call.parent, calls=(*parent.calls, one), said=_short(said, SHOWN))
 
     def _recorded(self, event: events.EffectRecorded) -> None:
-        if event.op in self._places:
-            if event.status == "completed":
-                self._change(event.op, said=_said(event.result))
-            return
         if event.op not in self._calls:
+            if event.op in self._places and event.status == "completed":
+                self._change(event.op, said=_said(event.result))
             return
         place, number = self._calls[event.op]
         parent = self.parts[place]

@@ -11,7 +11,18 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Misuse, Plan, Step, TaskNotFound, tool
+from perdure import (
+    Agent,
+    Call,
+    Calls,
+    Finish,
+    Misuse,
+    Plan,
+    PolicyView,
+    Step,
+    TaskNotFound,
+    tool,
+)
 from perdure.actors.events import DecisionMade
 from perdure.actors.model import ModelReply, ModelRequest
 from perdure.cli_why import why_text
@@ -29,6 +40,7 @@ from tests.actors.world import (
     outcomes,
     quick,
     standing,
+    tools_of,
 )
 
 
@@ -310,3 +322,22 @@ def test_the_story_for_people_says_the_same() -> None:
     assert "recovery 1: process ended" in text
     assert "  declared   by person (the shift): {" in text and "-> passed" in text
     assert re.search(r"-- \S+Z task.resumed: .* \(by the shift\)", text)
+
+
+def test_a_policy_tells_its_reasons_too() -> None:
+    def decide(view: PolicyView) -> Any:
+        if view.count:
+            return Finish({"n": view.count}, why="both are out")
+        calls = [Call("send", {"text": "a"}, why="first"), Call("send", {"text": "b"})]
+        return Calls(calls, why="two")
+
+    house = House(Agent(name="agent", policy=decide, tools=tools_of(World())))
+    task = house.run().task
+    first, second = iterations(story(house, task))
+    assert (first.by, first.why, first.learned) == ("policy", "first", "")
+    assert [one.outcome for one in first.calls] == ["completed", "completed"]
+    assert [one.arguments for one in first.calls] == ['{"text":"a"}', '{"text":"b"}']
+    assert (second.why, second.verdict) == ("both are out", "accepted")
+    assert second.learned == "send: completed; send: completed"
+    assert second.said == '{"n":2}'
+    assert "the agent's policy" in "\n".join(why_text(story(house, task)))

@@ -82,7 +82,36 @@ def _alerted(event: events.Alerted) -> str:
     return f"{event.available} of {event.granted} {event.dimension} are left"
 
 
+def _fired(event: events.PlanChecked | events.PlanRevised) -> str:
+    return "; ".join(f"{one.trigger}: {one.why}" for one in event.fired)
+
+
+def _planned(event: events.PlanMade | events.PlanRevised) -> str:
+    steps = ", ".join(one.id for one in event.steps)
+    why = f": {event.why}" if event.why else ""
+    return f"plan {event.number} is in force ({steps}){why}"
+
+
+def _revised(event: events.PlanRevised) -> str:
+    gone = "".join(f"; without {one.id}: {one.why}" for one in event.dropped)
+    by = f"; {event.consent} consented" if event.consent else ""
+    return f"{_planned(event)}{gone}{by}; for {_fired(event)}"
+
+
+def _consent(event: events.ConsentAsked) -> str:
+    gone = "; ".join(f"{one.id}: {one.why}" for one in event.dropped)
+    return f"a revision that drops required steps waits for a person ({gone})"
+
+
 _SAYS: dict[type[Event], Callable[[Any], str]] = {
+    events.TaskForked: lambda event: f"a fork; {event.step or 'no step'} ran there",
+    events.StepInherited: lambda event: f"{event.step} was completed before the fork",
+    events.PlanChecked: lambda event: f"the plan is looked at: {_fired(event)}",
+    events.PlanMade: _planned,
+    events.PlanRevised: _revised,
+    events.PlanKept: lambda event: f"the plan stays: {event.why}",
+    events.PlanRefused: lambda event: f"no plan of operation {event.op}: {event.why}",
+    events.ConsentAsked: _consent,
     events.StepStarted: lambda event: f"{event.step} begins, try {event.attempt}",
     events.StepEnded: _ended,
     events.LoopFound: _found,

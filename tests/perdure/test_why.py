@@ -18,6 +18,7 @@ from perdure import (
     Finish,
     Misuse,
     Plan,
+    Planner,
     PolicyView,
     Step,
     TaskNotFound,
@@ -29,7 +30,10 @@ from perdure.cli_why import why_text
 from perdure.models import Scripted
 from perdure.storage.base_reader import Reader
 from perdure.storage.memory import MemoryBackend
+from perdure.views_checkpoint import checkpoint
 from perdure.views_why import Iteration, Recovered, Turn, Why, why
+from tests.actors.test_planning import Model, host
+from tests.actors.test_planning import agent as planning
 from tests.actors.world import (
     ROUND_AND_ROUND,
     House,
@@ -341,3 +345,32 @@ def test_a_policy_tells_its_reasons_too() -> None:
     assert second.learned == "send: completed; send: completed"
     assert second.said == '{"n":2}'
     assert "the agent's policy" in "\n".join(why_text(story(house, task)))
+
+
+def test_revisions_of_the_plan_are_told() -> None:
+    new = {"steps": [{"id": "b", "goal": "do b otherwise"}], "why": "b was wrong"}
+    planner = Planner(triggers=("half",))
+    house = House(planning(Model(new), planner, plan=host("a", "b")))
+    task = house.run(goal="x").task
+    said = [(what, text) for what, text in turns(story(house, task)) if "plan" in what]
+    assert [what for what, _ in said] == ["plan.checked", "plan.revised"]
+    assert said[1][1].startswith("plan 2 is in force (a, b): b was wrong; for half: ")
+
+
+def test_a_fork_tells_what_it_began_with() -> None:
+    house = House(job(World()))
+    source = house.run().task
+    (at,) = [
+        record.seq
+        for record in house.store.streams[f"task/{source}"]
+        if record.type == "StepStarted" and b'"send"' in record.body
+    ]
+    fork = house.runtime.task(source).fork(at=at)
+    house.finish(fork.id)
+    said = turns(story(house, fork.id))
+    assert ("step.inherited", "find was completed before the fork") in said
+    assert {one.step for one in iterations(story(house, fork.id))} == {"send"}
+    with reading(house) as reader:
+        found = checkpoint(reader, fork.id)
+    assert [one.step for one in found.completed] == ["find", "write", "send"]
+    assert found.side_effects == {"send": 1}  # its own; the source's are not

@@ -38,13 +38,9 @@ def brought(state: TaskState, scratch: Sequence[Block]) -> str:
     ]
     if not calls:
         return _short(state.notes[-1], BROUGHT) if _went_wrong(state) else ""
-    parent = calls[0][1].parent
-    texts = [
-        str(message["content"])
-        for block in scratch[-1:]
-        if block.id == parent
-        for message in block.messages[1:]
-    ]
+    # Empty after a recovery: the exchange stands among the facts then.
+    newest = [message for block in scratch[-1:] for message in block.messages[1:]]
+    texts = [str(message["content"]) for message in newest]
     said = []
     for place, (op, call) in enumerate(calls):
         text = texts[place] if place < len(texts) else ""

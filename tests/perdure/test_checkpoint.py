@@ -158,6 +158,26 @@ def test_all_streams_are_shown_as_of_one_seq() -> None:
     assert before == document(house, task)
 
 
+def test_what_comes_next_is_what_may_begin() -> None:
+    # B21
+    steps = (
+        Step(id="find", goal="find it"),
+        Step(id="send", goal="send it", needs=("write",)),
+        Step(id="write", goal="write it", needs=("find",)),
+    )
+    house = House(job(World(), plan=Plan(steps=steps)))
+    task = house.run().task
+    ended = [
+        record.seq
+        for record in house.store.streams[f"task/{task}"]
+        if record.type == "StepEnded"
+    ]
+    found = document(house, task, ended[0])
+    assert found["task_status"]["current_step"] is None
+    assert found["next_step"]["step"] == "write"
+    assert found["task_status"]["pending_steps"] == ["send", "write"]
+
+
 def test_what_was_taken_back_does_not_stand() -> None:
     def unsend(effect: Effect) -> None:
         """Recall a mail."""

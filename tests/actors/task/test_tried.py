@@ -185,6 +185,18 @@ def test_nobody_is_asked_to_approve_what_would_be_refused() -> None:
     assert shop.built == 2
 
 
+def test_what_a_person_made_of_a_call_is_made() -> None:
+    other = ("build", {"target": "one"})
+    shop = Shop([BUILD] * 2, [other], approval=lambda call: call["target"] == "one")
+    house = shop.open()
+    handle = house.submit()
+    assert house.finish(handle.id).reason == "approval"
+    (asked,) = house.runtime.approvals()
+    handle.approve(asked.approval, arguments={"target": "all"})
+    assert house.finish(handle.id).status == "completed"
+    assert shop.built == 3
+
+
 def test_a_person_gives_it_back() -> None:
     shop = Shop([BUILD] * 5)
     house = shop.open()

@@ -87,12 +87,13 @@ Action: TypeAlias = Call | Calls | Finish | Stop
 
 
 class PolicyStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step as a policy sees it; `iteration` counts the decisions made in it."""
+    """A step as a policy sees it; `iteration` counts the decisions of this attempt."""
 
     id: str
     goal: str
     done: str
     status: str
+    attempt: int
     iteration: int
 
 
@@ -129,7 +130,8 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
         recent: the newest 16 calls of this step that have ended, oldest first.
         count: how many calls of this step have ended.
         notes: the newest refusals of acceptance, failures, and what people said.
-        memo: the JSON value that the newest action with one carried; None at first.
+        memo: the JSON value that the newest action with one carried; None at first,
+            and when somebody has a step done again.
     """
 
     task: str

@@ -119,7 +119,7 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
                 one.step,
                 one.status,
                 str(one.attempt),
-                f"{one.iterations}/{one.max_iterations}",
+                f"{one.iterations}/{one.max_iterations or '-'}",
                 short(
                     one.reason if one.result is None else value_text(one.result), RESULT
                 ),

@@ -193,6 +193,7 @@ def view_of(task: str, state: TaskState, calls: Sequence[_Call]) -> PolicyView:
             goal=texts[one.id].goal,
             done=texts[one.id].done,
             status=one.status,
+            attempt=one.attempt,
             iteration=one.iterations,
         )
         for one in state.steps

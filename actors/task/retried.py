@@ -17,6 +17,7 @@ from ..guard.ladder import GuardState
 from ..plan.needing import needing
 from ..plan.standing import stuck_step
 from . import stepping, summarised
+from .choosing import Choice
 from .commands import CancelSubtask, Command, Drive, LetGo, Reopen
 from .observing import noted
 from .parts import Op, Retry, StepRecord
@@ -96,6 +97,7 @@ def _reopened(state: TaskState, event: StepRetried) -> TaskState:
         state,
         ops={},
         answer=0,
+        choice=Choice(),
         guard=GuardState(),
         anew=state.next_op,
         facts_until=state.next_op - 1,

@@ -225,6 +225,31 @@ def test_the_decision_log_has_its_reasons_and_what_was_learned() -> None:
     assert made[-1].learned == "send: completed; send: completed"
 
 
+def test_a_step_that_is_done_again_begins_anew_and_repeats_no_effect() -> None:
+    good = False
+    views: list[PolicyView] = []
+
+    def decide(view: PolicyView) -> Any:
+        views.append(view)
+        memo = view.memo or 0
+        if memo < 3:
+            return Call("send", {"text": str(memo)}, memo=memo + 1)
+        return Finish(memo) if good else Stop("look")
+
+    world = World()
+    house = sending(world, decide)
+    task = house.submit()
+    assert house.finish(task.id).reason == "policy"
+    good = True
+    task.retry("task", by="an operator")
+    assert house.finish(task.id).output == 3
+    assert len(world.sent) == 3
+    assert [one.by for one in views[-1].recent] == ["record"] * 3
+    assert [view.memo for view in views] == [None, 1, 2, 3] * 2
+    assert (views[-1].count, views[-1].step.attempt) == (3, 2)
+    sound(house)
+
+
 # ── crashes and kills ────────────────────────────────────────────────────────────
 
 

@@ -29,6 +29,7 @@ from .storage.errors import Undecodable
 from .storage.reader import Reader
 from .storage.records import Record
 from .views_approvals import Approval, approvals_of
+from .views_plans import PlanLine, plan_lines
 from .views_questions import Question, questions_of
 
 __all__ = [
@@ -129,6 +130,7 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
     subtasks: tuple[str, ...] = ()
     undone: int = 0
     undoable: int = 0
+    plans: tuple[PlanLine, ...] = ()
 
 
 def find(reader: Reader, text: str) -> str:
@@ -221,6 +223,7 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
         subtasks=tuple(
             event.child for _, event in history if isinstance(event, SubtaskStarted)
         ),
+        plans=plan_lines(history),
         undone=state.undone,
         undoable=len(reader.rows(names.UNDOS, undo_prefix(task))),
     )

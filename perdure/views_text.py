@@ -88,6 +88,7 @@ def facts_text(facts: Sequence[FactLine]) -> Iterator[str]:
 
 def sheet_text(sheet: TaskSheet) -> Iterator[str]:
     """All about one task."""
+    from .views_plans import plans_text
     from .views_waiting import waiting_text
 
     yield from pairs(
@@ -127,6 +128,7 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
             for one in sheet.steps
         ),
     )
+    yield from plans_text(sheet.plans)
     yield ""
     yield from _books(sheet)
     yield from waiting_text(sheet)

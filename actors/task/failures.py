@@ -23,6 +23,7 @@ TROUBLES = (  # reasons of a pause that say what went wrong, not what is waited 
     "acceptance",
     "context",
     "deadline",
+    "plan",
     "recovery_mismatch",
     "service",
     "undo",

@@ -18,7 +18,8 @@ def in_turn(*calls: tuple[str, Mapping[str, Any]], answer: Any = "done") -> Scri
 
     It counts the results that a request shows, so it goes on after a kill where it
     stood, and it declares after a crash what the record shows. In a plan, each step
-    makes these calls. It sums nothing up: give few calls, whose results fit.
+    makes these calls. It sums nothing up: give few calls, whose results fit. Asked
+    for a plan it writes one step, and leaves each plan that it is shown as it is.
 
     Args:
         calls: (tool, arguments), one model reply each.
@@ -31,6 +32,10 @@ def in_turn(*calls: tuple[str, Mapping[str, Any]], answer: Any = "done") -> Scri
             return ModelReply(content=json.dumps(_declaration(data)))
         if data["kind"] == "summarise":
             return ModelReply(content="it sums nothing up")  # so requests are cut
+        if data["kind"] == "plan":
+            one = {"id": "task", "goal": "what the task asks for"}
+            plan = {"keep": True} if data["plan"] else {"steps": [one]}
+            return ModelReply(content=json.dumps(plan))
         made = len(data["operations"])
         made += sum(message["role"] == "tool" for message in request.messages)
         if made >= len(calls):

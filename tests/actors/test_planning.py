@@ -9,7 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Baseline, Budget, Planner, RateLimit, Step, tool
+from perdure import (
+    Agent,
+    Baseline,
+    Budget,
+    Planner,
+    RateLimit,
+    Step,
+    tool,
+    views,
+)
 from perdure.actors.events import (
     CallModel,
     DecisionMade,
@@ -26,6 +35,7 @@ from perdure.actors.plan.proposal import digest_of
 from perdure.actors.task.state import TaskState, apply
 from perdure.models import Scripted
 from perdure.replay import render_again, rounds
+from perdure.views_text import sheet_text
 from tests.actors.runs import sound
 from tests.actors.world import House, declaration, standing, unbalanced
 
@@ -207,6 +217,8 @@ def test_a_refused_first_plan_is_asked_for_again_with_the_reason_then_pauses() -
     model.plans = [TWO, KEEP]
     house.runtime.resume(task.id, by="operator")
     assert house.finish(task.id).status == "completed"
+    again = model.asked[4].messages[-1]["content"]
+    assert "task: once; paused: plan: it holds no JSON object" in again
 
 
 def test_tool_calls_in_a_planning_reply_are_ignored() -> None:
@@ -663,3 +675,20 @@ def test_a_task_cancelled_at_that_question_ends_and_asks_no_more() -> None:
     assert house.finish(task.id).status == "cancelled"
     assert house.runtime.questions() == []
     ended_well(house, task.id)
+
+
+def test_what_a_plan_was_looked_at_for_and_what_came_of_it_is_shown() -> None:
+    house, question, task = asks_to_drop("no plan", DROPPING)
+    task.answer(question, "drop", by="ann")
+    house.finish(task.id)
+    sheet = house.runtime._reading.read(lambda reader: views.sheet(reader, task.id))
+    half = "half: 1 of 2 steps are completed"
+    assert [(one.what, one.number, one.final) for one in sheet.plans] == [
+        ("refused", 1, False),
+        ("asked", 1, True),
+        ("revised", 2, True),
+    ]
+    assert all(one.fired == (half,) for one in sheet.plans)
+    text = "\n".join(sheet_text(sheet))
+    assert f"plan 2 revised (op3): {half}\n  steps: a\n" in text
+    assert "  without b: nobody reads it, as ann agreed" in text

@@ -26,6 +26,7 @@ from ..events import (
     PlanStep,
     StepEnded,
     StepStarted,
+    TaskForked,
     TaskResumed,
     TaskSubmitted,
     Trigger,
@@ -142,15 +143,7 @@ def planned(state: TaskState, event: Event) -> TaskState:
         case PlanRevised(number=number, steps=steps):
             over = change(over, number=number, revised=over.revised + 1)
             state = _replaced(change(state, planning=over, progressed=True), steps)
-            status = {step.id: step.status for step in state.steps}
-            done = phases_done(state.plan, status)
-            completed = sum(one == "completed" for one in status.values())
-            planning = change(
-                state.planning,
-                halved=is_half(completed, len(steps)),
-                phases=tuple(one for one in planning.phases if one in done),
-            )
-            return change(state, planning=planning)
+            return change(state, planning=_crossed(state))
         case PlanKept():
             return change(state, planning=over, progressed=True)
         case PlanRefused(final=False, why=why):
@@ -164,6 +157,17 @@ def planned(state: TaskState, event: Event) -> TaskState:
         case ConsentAsked():
             return change(state, planning=change(planning, consent=event))
     return state
+
+
+def _crossed(state: TaskState) -> Planning:
+    """The planning of a task with another plan: what is done sets nothing off."""
+    status = state.statuses()
+    completed = sum(one == "completed" for one in status.values())
+    return msgspec.structs.replace(
+        state.planning,
+        halved=is_half(completed, len(status)),
+        phases=phases_done(state.plan, status),
+    )
 
 
 def _replaced(state: TaskState, steps: tuple[PlanStep, ...]) -> TaskState:
@@ -200,6 +204,8 @@ def followed(before: TaskState, state: TaskState, event: Event) -> TaskState:
     match event:
         case TaskSubmitted(steps=steps) if steps:
             planning = change(planning, number=1)
+        case TaskForked():
+            planning = _crossed(state)
         case StepStarted():
             planning = change(planning, attempted=planning.attempted + 1)
         case StepEnded(status="completed"):
@@ -221,7 +227,7 @@ def followed(before: TaskState, state: TaskState, event: Event) -> TaskState:
 
 def _completed(state: TaskState, planning: Planning) -> Planning:
     """A step passed acceptance: perhaps with it a phase, or half of the plan."""
-    status = {step.id: step.status for step in state.steps}
+    status = state.statuses()
     done = phases_done(state.plan, status)
     fired: list[tuple[Trigger, str]] = []
     if new := [one for one in done if one not in planning.phases]:

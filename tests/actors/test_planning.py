@@ -692,3 +692,23 @@ def test_what_a_plan_was_looked_at_for_and_what_came_of_it_is_shown() -> None:
     text = "\n".join(sheet_text(sheet))
     assert f"plan 2 revised (op3): {half}\n  steps: a\n" in text
     assert "  without b: nobody reads it, as ann agreed" in text
+
+
+def test_a_fork_counts_its_own_looks_and_has_none_for_what_was_done() -> (
+    None
+):
+    plan = [*host("a", phase="find"), *host("b", "c")]
+    house = House(agent(Model(KEEP), Planner(triggers=("phase", "half")), plan=plan))
+    task = house.submit(goal=GOAL)
+    assert house.finish(task.id).status == "completed"
+    ended = [
+        record.seq
+        for record in house.store.streams[f"task/{task.id}"]
+        if record.type == "StepEnded"
+    ]
+    fork = task.fork(at=ended[1])
+    assert house.finish(fork.id).status == "completed"
+    assert steps_run(house, fork.id) == ["c"]
+    assert of(house, fork.id, PlanChecked) == []
+    planning = state_at(house, fork.id).planning
+    assert (planning.number, planning.attempted) == (1, 1)

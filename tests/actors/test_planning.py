@@ -694,9 +694,7 @@ def test_what_a_plan_was_looked_at_for_and_what_came_of_it_is_shown() -> None:
     assert "  without b: nobody reads it, as ann agreed" in text
 
 
-def test_a_fork_counts_its_own_looks_and_has_none_for_what_was_done() -> (
-    None
-):
+def test_a_fork_counts_its_own_looks_and_has_none_for_what_was_done() -> None:
     plan = [*host("a", phase="find"), *host("b", "c")]
     house = House(agent(Model(KEEP), Planner(triggers=("phase", "half")), plan=plan))
     task = house.submit(goal=GOAL)

@@ -111,7 +111,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     newest: Literal["reference", "strict"] = "reference"  # where it alone is too much
 
     def retries_of(self, kind: Literal["query", "generate", "downstream"]) -> int:
-        """How often a failed call of a kind may be made again in a step (B82)."""
+        """How often a failed call of a kind, or a step of it, is made again (B82)."""
         return {
             "query": self.query_retries,
             "generate": self.model_retries,

@@ -9,9 +9,11 @@ from .actors.baseline import Baseline
 from .actors.budget.account import Budget
 from .actors.builtin import anchor, remember
 from .actors.delegation import delegate
+from .actors.events import PlanStep
 from .actors.memory.vectors import Vectors
 from .actors.outcomes import NotSent
 from .actors.plan.planner import Planner
+from .actors.plan.result import PlanResult
 from .actors.plan.step import Plan, Step
 from .actors.policy import (
     Call,
@@ -24,6 +26,7 @@ from .actors.policy import (
 )
 from .actors.price import Price
 from .actors.rules import Rule
+from .actors.task.parts import StepRecord
 from .actors.timers.sleep import sleep
 from .actors.tool import (
     CannotTell,
@@ -71,6 +74,8 @@ __all__ = [
     "NotSent",
     "PerdureError",
     "Plan",
+    "PlanResult",
+    "PlanStep",
     "Planner",
     "PolicyStep",
     "PolicyView",
@@ -82,6 +87,7 @@ __all__ = [
     "RuntimeClosed",
     "RuntimeFailed",
     "Step",
+    "StepRecord",
     "Stop",
     "StoreBusy",
     "StoreRefused",

@@ -11,6 +11,7 @@ from .errors import TaskNotFound
 from .reading import Reading
 
 if TYPE_CHECKING:
+    from .actors.plan.result import PlanResult
     from .storage.reader import Reader
     from .views_why import Why
 
@@ -43,6 +44,25 @@ class Explaining(Asking):
     ) -> Why:
         """`why` for event loops."""
         return await asyncio.to_thread(self._why, task, step, last)
+
+    def plan(self, task: str) -> PlanResult:
+        """The plan of a task and how far it is, with its attempts and revisions.
+
+        Raises TaskNotFound, UseAsync inside an event loop, and Misuse where the task
+        was erased.
+        """
+        self.refuse_in_loop("plan", "`await runtime.aplan(...)`")
+        return self._plan(task)
+
+    async def aplan(self, task: str) -> PlanResult:
+        """`plan` for event loops."""
+        return await asyncio.to_thread(self._plan, task)
+
+    def _plan(self, task: str) -> PlanResult:
+        from . import views_plan
+
+        self._refuse_if_forked()
+        return self._reading.read(lambda reader: views_plan.plan(reader, task))
 
     def _why(self, task: str, step: str | None, last: int | None) -> Why:
         from . import views_why

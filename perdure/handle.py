@@ -10,6 +10,7 @@ from .actors.budget.account import Budget
 from .result import Result, ending
 
 if TYPE_CHECKING:
+    from .actors.plan.result import PlanResult
     from .calls import TaskCalls
     from .following import AsyncEvents, Events
     from .stands import FollowUntil
@@ -115,6 +116,14 @@ class Handle:
     async def awhy(self, step: str | None = None, last: int | None = None) -> Why:
         """`why` for event loops."""
         return await self._runtime.awhy(self.id, step=step, last=last)
+
+    def plan(self) -> PlanResult:
+        """The task's plan and how far it is, with its attempts and revisions."""
+        return self._runtime.plan(self.id)
+
+    async def aplan(self) -> PlanResult:
+        """`plan` for event loops."""
+        return await self._runtime.aplan(self.id)
 
     def pause(self, by: str = "operator") -> bool:
         """Stop after the operations in flight; False where it is not running."""

@@ -99,7 +99,8 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
     """All about one task; `budget` says limit and rest of each limited dimension.
 
     `said` is what the agent said of where the task stands before that paused for money,
-    `undone` how many effects were taken back, `undoable` how many still can be.
+    `undone` how many effects were taken back, `undoable` how many still can be;
+    `condition` names the condition that stopped its loop, where one did.
     """
 
     task: str
@@ -131,6 +132,7 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
     undone: int = 0
     undoable: int = 0
     plans: tuple[PlanLine, ...] = ()
+    condition: str = ""
 
 
 def find(reader: Reader, text: str) -> str:
@@ -225,6 +227,7 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
         ),
         plans=plan_lines(history),
         undone=state.undone,
+        condition=row.condition,
         undoable=len(reader.rows(names.UNDOS, undo_prefix(task))),
     )
 

@@ -100,6 +100,7 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
         ("status", sheet.status),
         ("reason", sheet.reason),
         ("detail", "" if sheet.detail == sheet.reason else sheet.detail),
+        ("stopped by", sheet.condition),
         ("ends with", sheet.ends_with),
         ("it said", sheet.said),
         ("taken back", _undos(sheet)),

@@ -59,10 +59,10 @@ class Explaining(Asking):
         return await asyncio.to_thread(self._plan, task)
 
     def _plan(self, task: str) -> PlanResult:
-        from . import views_plan
+        from . import views_standing
 
         self._refuse_if_forked()
-        return self._reading.read(lambda reader: views_plan.plan(reader, task))
+        return self._reading.read(lambda reader: views_standing.plan(reader, task))
 
     def _why(self, task: str, step: str | None, last: int | None) -> Why:
         from . import views_why

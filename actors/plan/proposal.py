@@ -20,6 +20,7 @@ from .graph import wrong_needs
 
 __all__ = [
     "FIXED",
+    "WHY",
     "Accepted",
     "Bounds",
     "Drop",
@@ -36,7 +37,7 @@ REPLY = 100_000  # characters of a reply that are read
 STEPS = 200  # that a reply may name; how many may stand in the plan is said apart
 GOAL = 1_000  # characters of a step's goal, and of its criterion
 PHASE = 64  # characters
-WHY = 500  # characters
+WHY = 500  # characters of a reason
 PLAN = 6_000  # characters of the texts of a plan: they stand in every request
 ITERATIONS = 20  # of one written step, at most
 CALLS = 1_000  # of tools in one written step, at most
@@ -225,6 +226,8 @@ def _over(step: PlanStep, one: WrittenStep) -> PlanStep:
         for name in one.__struct_fields__
         if (value := getattr(one, name)) is not None
     }
+    if one.needs is not None:
+        given["needs"] = tuple(dict.fromkeys(one.needs))
     return msgspec.structs.replace(step, **given)
 
 

@@ -26,7 +26,6 @@ from ..events import (
     PlanStep,
     StepEnded,
     StepStarted,
-    TaskForked,
     TaskResumed,
     TaskSubmitted,
     Trigger,
@@ -204,8 +203,6 @@ def followed(before: TaskState, state: TaskState, event: Event) -> TaskState:
     match event:
         case TaskSubmitted(steps=steps) if steps:
             planning = change(planning, number=1)
-        case TaskForked():
-            planning = _crossed(state)
         case StepStarted():
             planning = change(planning, attempted=planning.attempted + 1)
         case StepEnded(status="completed"):

@@ -37,6 +37,7 @@ from ..model import ModelReply, ModelRequest
 from ..plan.planner import Planner
 from ..plan.proposal import (
     FIXED,
+    WHY,
     Accepted,
     Bounds,
     digest_of,
@@ -215,7 +216,7 @@ def _verdict(task: Task, op: Op, outcome: Replied) -> Event:
     match made:
         case str():
             final = state.planning.refused >= task.house.baseline.declaration_retries
-            return PlanRefused(op=op.op, why=made, final=final)
+            return PlanRefused(op=op.op, why=made[:WHY], final=final)
         case PlanKept():
             return msgspec.structs.replace(made, op=op.op)
     if not state.plan:
@@ -244,7 +245,7 @@ def _made(task: Task, text: str) -> Accepted | PlanKept | str:
     if said.keep and not state.plan:
         return "it says keep, and there is no plan yet"
     if said.keep:
-        return PlanKept(op=0, why=said.why[:500])
+        return PlanKept(op=0, why=said.why[:WHY])
     rules = task.house.baseline
     status = state.shown_statuses()
     made = judged(

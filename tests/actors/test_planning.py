@@ -24,10 +24,12 @@ from perdure.actors.events import (
     DecisionMade,
     Event,
     PlanChecked,
+    PlanKept,
     PlanMade,
     PlanRefused,
     PlanRevised,
     RequestBuilt,
+    StepEnded,
     StepStarted,
 )
 from perdure.actors.model import ModelReply, ModelRequest, ToolCall
@@ -35,6 +37,7 @@ from perdure.actors.plan.proposal import digest_of
 from perdure.actors.task.state import TaskState, apply
 from perdure.models import Scripted
 from perdure.replay import render_again, rounds
+from perdure.turns import Turn
 from perdure.views_text import sheet_text
 from tests.actors.runs import sound
 from tests.actors.world import House, declaration, standing, unbalanced
@@ -289,11 +292,28 @@ def test_a_failed_call_sets_off_a_look_before_the_model_is_asked_again() -> None
     (checked,) = of(house, task.id, PlanChecked)
     assert "the gate is shut" in checked.fired[0].why
     assert "the gate is shut" in model.asked[0].messages[-1]["content"]
-    kinds = house.kinds(f"task/{task.id}")
-    assert kinds.count("PlanKept") == 1
+    assert place(house, task.id, PlanKept) < place(house, task.id, StepEnded)
 
 
-def test_a_refused_answer_and_a_step_that_ends_otherwise_set_off_a_look() -> None:
+def test_a_refused_answer_sets_off_a_look_before_the_model_is_asked_again() -> None:
+    # A97
+    said: list[Any] = []
+
+    def twice(result: Any, _view: Any) -> bool | str:
+        said.append(result)
+        return len(said) > 1 or "it has no total"
+
+    plan = [Step(id="a", goal="do a", accept=twice)]
+    house = House(agent(Model(KEEP), Planner(triggers=("result",)), plan=plan))
+    task = house.submit(goal=GOAL)
+    assert house.finish(task.id).status == "completed"
+    (checked,) = of(house, task.id, PlanChecked)
+    (fired,) = checked.fired
+    assert fired.why == "the answer of step a was refused: it has no total"
+    assert place(house, task.id, PlanKept) < place(house, task.id, StepEnded)
+
+
+def test_a_step_that_ends_otherwise_sets_off_a_look() -> None:
     # A97
     def never(_result: Any, _view: Any) -> str:
         return "it has no total"
@@ -694,19 +714,46 @@ def test_what_a_plan_was_looked_at_for_and_what_came_of_it_is_shown() -> None:
     assert "  without b: nobody reads it, as ann agreed" in text
 
 
+def test_why_tells_of_each_look_at_the_plan() -> None:
+    model = Model(TWO, "no plan", {"steps": [{"id": "b"}, {"id": "c", "goal": "x"}]})
+    house = House(agent(model, Planner(triggers=("half",))))
+    task = house.submit(goal=GOAL)
+    house.finish(task.id)
+    story = house.runtime.why(task.id).story
+    told = [one.says for one in story if isinstance(one, Turn) and "plan" in one.says]
+    assert told == [
+        "the plan is looked at: start: the task starts",
+        "plan 1 is in force (a, b)",
+        "the plan is looked at: half: 1 of 2 steps are completed",
+        "no plan of operation 3: it holds no JSON object",
+        "plan 2 is in force (a, b, c); for half: 1 of 2 steps are completed",
+        "the plan is looked at: half: 2 of 3 steps are completed",
+        "the plan stays: ",
+    ]
+
+
 def test_a_fork_counts_its_own_looks_and_has_none_for_what_was_done() -> None:
     plan = [*host("a", phase="find"), *host("b", "c")]
     house = House(agent(Model(KEEP), Planner(triggers=("phase", "half")), plan=plan))
     task = house.submit(goal=GOAL)
     assert house.finish(task.id).status == "completed"
-    ended = [
+    looked = [
         record.seq
         for record in house.store.streams[f"task/{task.id}"]
-        if record.type == "StepEnded"
+        if record.type == "PlanKept"
     ]
-    fork = task.fork(at=ended[1])
+    fork = task.fork(at=looked[1])
     assert house.finish(fork.id).status == "completed"
     assert steps_run(house, fork.id) == ["c"]
     assert of(house, fork.id, PlanChecked) == []
     planning = state_at(house, fork.id).planning
     assert (planning.number, planning.attempted) == (1, 1)
+
+
+def test_what_a_model_writes_at_length_is_kept_in_short() -> None:
+    name = "x" * 60_000
+    said = {"steps": [{"id": "a", "goal": "x", "needs": [name]}]}
+    house = House(agent(Model(said)))
+    task = house.submit(goal=GOAL)
+    assert house.finish(task.id).reason == "plan"
+    assert max(len(one.why) for one in of(house, task.id, PlanRefused)) == 500

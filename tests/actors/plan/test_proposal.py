@@ -77,6 +77,12 @@ def test_a_first_plan_has_defaults_and_each_step_waits_for_the_one_before() -> N
     assert made.steps[1].needs == ("a",)
 
 
+def test_what_a_step_needs_is_named_once() -> None:
+    made = first(*BOTH, {"id": "c", "goal": "z", "needs": ["a", "b", "a"]})
+    assert isinstance(made, Accepted)
+    assert made.steps[2].needs == ("a", "b")
+
+
 def test_pending_steps_are_replaced_and_the_others_stay_as_they_are() -> None:
     # A83
     new = {"id": "new", "goal": "do new", "accept": "rows", "phase": "end"}

@@ -184,11 +184,8 @@ class Agent:
                 f"agent {self.name!r}: accept={self.accept!r} is no function; give one "
                 "of the result and a View"
             )
-        if self.planner is not None and not isinstance(self.planner, Planner):
-            raise Misuse(
-                f"agent {self.name!r}: planner={self.planner!r} is no Planner; give "
-                "Planner(max_steps=12)"
-            )
+        if self.planner is not None:
+            self._check_planner(self.planner)
         if self.recovery not in ("declare", "rules", "person"):
             raise Misuse(
                 f"agent {self.name!r}: recovery={self.recovery!r} is not 'declare', "
@@ -218,6 +215,19 @@ class Agent:
             raise Misuse(
                 f"agent {self.name!r}: price={self.price!r} is no Price; give "
                 "Price(input='2.50', output='10'), for a million tokens each"
+            )
+
+    def _check_planner(self, planner: object) -> None:
+        if not isinstance(planner, Planner):
+            raise Misuse(
+                f"agent {self.name!r}: planner={planner!r} is no Planner; give "
+                "Planner(max_steps=12)"
+            )
+        steps = len(self.plan.steps) if self.plan is not None else 0
+        if steps > planner.max_steps:
+            raise Misuse(
+                f"agent {self.name!r}: its plan has {steps} steps, and its planner "
+                f"allows max_steps={planner.max_steps}: give that at least {steps}"
             )
 
     def _check_request(self) -> None:
@@ -261,6 +271,8 @@ class Agent:
         who = [self.name, self.instructions]
         if self.policy is not None:
             who.append("policy")
+        if self.planner is not None:
+            who += ["planner", str(self.planner.max_steps), *self.planner.checks]
         text = canonical([*who, steps, tools, *rules])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

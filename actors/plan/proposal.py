@@ -176,7 +176,7 @@ def judged(
         return dropped
     if wrong := wrong_needs({step.id: step.needs for step in made}):
         return wrong
-    if wrong := _too_much(made, bounds):
+    if wrong := _too_much(made, plan, bounds):
         return wrong
     return Accepted(steps=tuple(made), dropped=dropped, why=said.why[:WHY])
 
@@ -298,7 +298,8 @@ def _dropped(
     )
 
 
-def _too_much(made: Sequence[PlanStep], bounds: Bounds) -> str:
+def _too_much(made: Sequence[PlanStep], old: Sequence[PlanStep], bounds: Bounds) -> str:
+    """Whether a plan is too long; one of the host's that is longer may stay as long."""
     if not made:
         return "it holds no steps"
     if len(made) > bounds.max_steps:
@@ -306,8 +307,11 @@ def _too_much(made: Sequence[PlanStep], bounds: Bounds) -> str:
             f"it makes {len(made)} steps with those that are fixed; "
             f"{bounds.max_steps} are allowed"
         )
-    texts = sum(len(step.goal) + len(step.done) + len(step.id) for step in made)
-    most = min(PLAN, bounds.characters // 3)
-    if texts > most:
+    texts, most = _texts(made), min(PLAN, bounds.characters // 3)
+    if texts > max(most, _texts(old)):
         return f"its texts have {texts} characters; {most} are allowed"
     return ""
+
+
+def _texts(plan: Sequence[PlanStep]) -> int:
+    return sum(len(step.goal) + len(step.done) + len(step.id) for step in plan)

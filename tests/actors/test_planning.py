@@ -550,6 +550,24 @@ def test_all_calls_of_one_plan_share_one_deadline() -> None:
     assert house.finish(task.id).status == "completed"
 
 
+def test_a_look_waits_for_its_slot_where_that_comes_in_time() -> None:
+    # A82
+    scripted = Scripted(Model(KEEP))
+    scripted.service = "slow"  # type: ignore[attr-defined]
+    one = Agent(
+        name="agent",
+        instructions="Work.",
+        model=scripted,
+        planner=Planner(timeout=90.0, triggers=("half",)),
+        plan=host("a", "b"),
+    )
+    house = House(one, limits=[RateLimit("slow", 1, per="1m")])
+    task = house.submit(goal=GOAL)
+    assert house.finish(task.id).status == "completed"
+    assert len(of(house, task.id, PlanKept)) == 1
+    assert of(house, task.id, PlanRefused) == []
+
+
 def test_a_planning_call_has_no_more_time_than_is_left_of_its_deadline() -> None:
     # A82
     model = Model(TWO, KEEP)

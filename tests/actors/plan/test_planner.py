@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Misuse, Planner
+from perdure import Agent, Misuse, Planner, Step
 from perdure.models import ModelReply, Scripted
 
 
@@ -49,5 +49,28 @@ def test_an_agent_takes_a_planner_and_nothing_like_one() -> None:
         Agent(name="a", instructions="", model=model, planner=True)  # type: ignore[arg-type]
 
 
+def test_a_planner_has_room_for_the_hosts_own_plan() -> None:
+    model = Scripted(lambda _: ModelReply(content="1"))
+    plan = [Step(id=name, goal=name) for name in ("a", "b", "c")]
+    with pytest.raises(Misuse, match="3 steps, and its planner allows max_steps=2"):
+        Agent(
+            name="a",
+            instructions="",
+            model=model,
+            plan=plan,
+            planner=Planner(max_steps=2),
+        )
+
+
 def test_a_planner_that_is_never_asked_again_is_none_of_these() -> None:
     assert Planner(triggers=(), revisions=0).timeout == 300.0
+
+
+def test_an_agent_with_another_planner_is_another_agent() -> None:
+    model = Scripted(lambda _: ModelReply(content="1"))
+
+    def digest(planner: Planner | None) -> str:
+        return Agent(name="a", instructions="", model=model, planner=planner).digest()
+
+    checked = Planner(checks={"rows": lambda _result, _view: True})
+    assert len({digest(None), digest(Planner()), digest(checked)}) == 3

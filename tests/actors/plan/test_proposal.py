@@ -202,6 +202,19 @@ def test_a_written_step_keeps_its_check_where_a_revision_says_none() -> None:
     assert made.steps[0].accept == "rows"
 
 
+def test_a_plan_of_the_hosts_that_is_long_may_stay_as_long_and_grow_no_longer() -> None:
+    plan = [step("a", by="host", goal="x" * 9_000), step("b", by="host")]
+    status = {"a": "pending", "b": "pending"}
+
+    def made(*steps: dict[str, Any]) -> Accepted | str:
+        found = read(json.dumps({"steps": steps}))
+        assert isinstance(found, Proposal)
+        return judged(found, goal=GOAL, plan=plan, status=status, bounds=BOUNDS)
+
+    assert isinstance(made({"id": "a"}, {"id": "b", "goal": "y"}), Accepted)
+    assert "5333 are allowed" in str(made({"id": "a"}, {"id": "b", "goal": "y" * 99}))
+
+
 NAMES = st.sampled_from(["one", "two", "three", "four", "five", "six"])
 TEXTS = st.sampled_from(["do one", "do two", "else", ""])
 STEPS = st.fixed_dictionaries(

@@ -22,6 +22,7 @@ from .names import (
     FACTS,
     FACTS_PAST,
     KEYS,
+    NOTES,
     QUESTION_ANSWERS,
     QUESTIONS,
     TIMER_ROWS,
@@ -34,6 +35,7 @@ __all__ = ["named_by", "rows_under"]
 _NAMING = ("TaskSubmitted", "ApprovalAsked", "QuestionAsked", "EffectRegistered")
 _UNDER = (
     (TIMER_ROWS, "/"),
+    (NOTES, "/"),
     (DOUBTS, ":"),
     (VERDICTS, ":"),
     (UNDOS, ":"),

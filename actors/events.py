@@ -62,6 +62,8 @@ __all__ = [
     "KnowledgeTaken",
     "Known",
     "LoopFound",
+    "NoteGiven",
+    "NoteTaken",
     "PauseTask",
     "PlanChecked",
     "PlanKept",
@@ -716,6 +718,20 @@ class QuestionExpired(Event, frozen=True, kw_only=True):
     question: str
 
 
+class NoteTaken(Event, frozen=True, kw_only=True):
+    """A person's note stands in every request from now on, as number `number`.
+
+    It replaces what had that number. `serial` counts the task's notes, `at` is the
+    second since the epoch at which it was given.
+    """
+
+    serial: int
+    number: int
+    text: str
+    by: str
+    at: float
+
+
 class TimerSet(Event, frozen=True, kw_only=True):
     """Operation `op` waits until second `at` since the epoch."""
 
@@ -1228,6 +1244,15 @@ class ExpiryNear(Event, frozen=True, kw_only=True):
     expires: float
 
 
+class NoteGiven(Event, frozen=True, kw_only=True):
+    """Somebody gave a task a note; its words stand in a row until the task takes it."""
+
+    task: str
+    serial: int
+    number: int
+    by: str
+
+
 class EffectResolved(Event, frozen=True, kw_only=True):
     """Somebody said whether an unknown effect happened; its ledger takes that up.
 
@@ -1308,6 +1333,7 @@ EVENTS: tuple[type[Event], ...] = (
     QuestionAsked,
     QuestionTaken,
     QuestionExpired,
+    NoteTaken,
     TimerSet,
     TimerFired,
     SlotDeferred,
@@ -1353,6 +1379,7 @@ EVENTS: tuple[type[Event], ...] = (
     ApprovalAnswered,
     QuestionAnswered,
     ExpiryNear,
+    NoteGiven,
     EffectResolved,
     CommandApplied,
     TaskLeft,

@@ -18,6 +18,7 @@ __all__ = [
     "JOURNAL",
     "KEYS",
     "MEMORY",
+    "NOTES",
     "POOL",
     "QUESTIONS",
     "QUESTION_ANSWERS",
@@ -60,6 +61,7 @@ EVIDENCE = "evidence"  # where the result of each closed operation is recorded
 FACTS = "fact"  # what is known now, by scope, layer, and a digest of subject and key
 FACTS_PAST = "fact_past"  # what is over, likewise, and by its id
 FACT_REQUESTS = "fact_request"  # the answers to those who had a fact kept, by request
+NOTES = "note"  # what people told a task on its way, until it takes them
 QUESTIONS = "question"  # what tasks ask people, by the question's id
 QUESTION_ANSWERS = "question_answer"  # what people said
 UNDOS = "undo"  # completed effects that can be taken back, by task and place

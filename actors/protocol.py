@@ -64,6 +64,7 @@ __all__ = [
     "Inquire",
     "Inquired",
     "Learned",
+    "NotesTaken",
     "Order",
     "Pause",
     "Perform",
@@ -86,8 +87,10 @@ __all__ = [
     "SlotReply",
     "Statement",
     "StatementReply",
+    "Steer",
     "Stopped",
     "Submit",
+    "TakeNotes",
     "TakeSlot",
     "Verified",
     "Verify",
@@ -185,6 +188,30 @@ class Reply(Asked, frozen=True, kw_only=True):
 
     question: str
     text: str
+
+
+class Steer(Asked, frozen=True, kw_only=True):
+    """Keep a note in a task's view until it ends; or `replace` the one of that number.
+
+    Answered with the note's number; fails with Misuse where the task has ended, or has
+    no room for it.
+    """
+
+    text: str
+    replace: int = 0
+
+
+class TakeNotes(Message, frozen=True, kw_only=True):
+    """A running task is to take its notes, up to serial `noted`."""
+
+    noted: int
+
+
+class NotesTaken(Message, frozen=True, kw_only=True):
+    """It has."""
+
+    task: str
+    noted: int
 
 
 class Resolve(Asked, frozen=True, kw_only=True):

@@ -39,6 +39,8 @@ commands:
                 becomes another call; to reject takes an approval back
   answer QUESTION_ID ANSWER
                 answer what a task asks, see show: a choice, its number, or text
+  steer ID TEXT [--replace N]
+                give a task a note, which its model reads until the task ends
   resolve EFFECT --happened [--result JSON] | --did-not-happen
                 say whether an effect happened whose outcome is unknown
   facts         what is known beyond one task: --scope global, group:NAME or
@@ -58,9 +60,9 @@ ps, show, effects, log, watch, request, why, checkpoint, recall, spend, facts an
 only read: they work while a runtime runs, after it was killed, and on a store at rest.
 ID may be the beginning of an id, if no other task's id begins like it.
 
-cancel, resume, retry, fork, extend, limit, approve, reject, answer, resolve, know,
-confirm, drop and erase are kept in the store and applied by the runtime that has it
-open, else by the next one. They wait --timeout seconds (5) for its answer.
+cancel, resume, retry, fork, extend, limit, approve, reject, answer, steer, resolve,
+know, confirm, drop and erase are kept in the store and applied by the runtime that has
+it open, else by the next one. They wait --timeout seconds (5) for its answer.
 
 The store is --store PATH, else PERDURE_STORE, else ./tasks.db. With --json the last
 line of stdout is one JSON value.
@@ -134,6 +136,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
         "Refuse a call that waits for a person, even if it is approved.",
     ),
     "answer": (".cli_people", "Answer what a task asks."),
+    "steer": (".cli_people", "Give a task a note that its model reads."),
     "resolve": (
         ".cli_ask",
         "Say whether an effect happened whose outcome is unknown.",

@@ -301,6 +301,30 @@ class Handle:
         """`answer` for event loops."""
         return await asyncio.to_thread(self._runtime.reply, self.id, question, text, by)
 
+    def steer(self, text: str, by: str = "operator", *, replace: int = 0) -> int:
+        """Give the task a note, which stands in each of its requests until it ends.
+
+        A running task has it in its next request. One that is paused, waits or is
+        queued is not woken for it: it has it once it goes on.
+
+        Args:
+            text: up to 500 characters.
+            by: who says so; the model is told.
+            replace: the number of the note that this one takes the place of.
+
+        Returns:
+            The note's number. A task has room for eight; none is dropped for another.
+
+        Raises:
+            Misuse: the task has ended or is to end, has no room, or no such note.
+            TaskNotFound: there is no such task.
+        """
+        return self._runtime.steer(self.id, text, by, replace)
+
+    async def asteer(self, text: str, by: str = "operator", *, replace: int = 0) -> int:
+        """`steer` for event loops."""
+        return await asyncio.to_thread(self._runtime.steer, self.id, text, by, replace)
+
     def extend(self, budget: Budget) -> None:
         """Add to the limits of the task's budget; a task paused for money goes on.
 

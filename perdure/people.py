@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .actors.protocol import Reply
+from .actors.names import TASK_ROWS
+from .actors.protocol import Reply, Steer
 from .actors.storable import is_storable
-from .errors import Misuse
+from .actors.task.steered import NOTE_LENGTH, NOTES_MOST
+from .errors import Misuse, TaskNotFound
 from .reading import Reading
 from .recalling import Recalling
 
 if TYPE_CHECKING:
     from .views_questions import Question
 
-__all__ = ["ANSWER", "LONGEST", "PeopleCalls", "check_words"]
+__all__ = ["PeopleCalls", "check_answer", "check_note", "check_words"]
 
 LONGEST = 2_000  # characters of who says something, and why
 ANSWER = 4_000  # characters of an answer to a question
 
 
 class PeopleCalls(Recalling):
-    """Questions that tasks ask, and their answers."""
+    """Questions that tasks ask, their answers, and notes for tasks."""
 
     _reading: Reading
 
@@ -42,12 +44,38 @@ class PeopleCalls(Recalling):
         )
         return done
 
+    def steer(self, task: str, text: str, by: str, replace: int) -> int:
+        """See `Handle.steer`."""
+        self.refuse_in_loop("steer", "`await handle.asteer(...)`")
+        check_words("steer", by=by)
+        check_note(text, replace)
+        self._refuse_if_forked()
+        if self._reading.read(lambda reader: reader.row(TASK_ROWS, task)) is None:
+            raise TaskNotFound(f"no task {task!r} in the store; see `perdure ps`")
+        number: int = self._ask(
+            lambda p: Steer(task=task, text=text, by=by, replace=replace, promise=p)
+        )
+        return number
+
 
 def check_words(call: str, **words: object) -> None:
     """Raise Misuse for what is no text that can be stored, or is too long."""
     for name, value in words.items():
         if not isinstance(value, str) or len(value) > LONGEST or not is_storable(value):
             raise Misuse(f"{call}: {name} must be text of at most {LONGEST} characters")
+
+
+def check_note(text: object, replace: object) -> None:
+    """Raise Misuse for what cannot be a note, or the number of one."""
+    if (
+        not isinstance(text, str)
+        or not text.strip()
+        or len(text) > NOTE_LENGTH
+        or not is_storable(text)
+    ):
+        raise Misuse(f"steer: the text must have 1 to {NOTE_LENGTH} characters")
+    if type(replace) is not int or not 0 <= replace <= NOTES_MOST:
+        raise Misuse(f"steer: replace={replace!r} must be the number of a note, from 1")
 
 
 def check_answer(text: object) -> None:

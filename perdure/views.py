@@ -29,6 +29,7 @@ from .storage.errors import Undecodable
 from .storage.reader import Reader
 from .storage.records import Record
 from .views_approvals import Approval, approvals_of
+from .views_notes import Note, notes_of
 from .views_plans import PlanLine, plan_lines
 from .views_questions import Question, questions_of
 
@@ -126,6 +127,7 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
     recoveries: tuple[RecoveryLine, ...]
     approvals: tuple[Approval, ...] = ()
     questions: tuple[Question, ...] = ()
+    notes: tuple[Note, ...] = ()
     said: str = ""
     parent: str = ""
     subtasks: tuple[str, ...] = ()
@@ -220,6 +222,7 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
         recoveries=_recoveries(history + whole(reader, f"task/{task}/recovery")),
         approvals=tuple(approvals_of(reader, task)),
         questions=tuple(questions_of(reader, task)),
+        notes=notes_of(reader, task, state),
         said=_said(state, history),
         parent=submitted.parent,
         subtasks=tuple(

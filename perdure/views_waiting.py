@@ -1,4 +1,4 @@
-"""What a task waits for people for, as lines of text: its approvals and questions."""
+"""What people are asked by a task, and told it, as lines of text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["waiting_text"]
 
 
 def waiting_text(sheet: TaskSheet) -> Iterator[str]:
-    """The tables of approvals and questions, where there are any."""
+    """The tables of approvals, questions and notes, where there are any."""
     if sheet.approvals:
         yield ""
         yield from table(
@@ -45,5 +45,20 @@ def waiting_text(sheet: TaskSheet) -> Iterator[str]:
                     value_text([one.text, *one.choices]),  # whole: it is to be answered
                 )
                 for one in sheet.questions
+            ),
+        )
+    if sheet.notes:
+        yield ""
+        yield from table(
+            ("NOTE", "GIVEN", "BY", "TAKEN", "TEXT"),
+            (
+                (
+                    str(one.number),
+                    time_text(one.at),
+                    short(one.by, REASON),
+                    "yes" if one.taken else "not yet",
+                    value_text(one.text),
+                )
+                for one in sheet.notes
             ),
         )

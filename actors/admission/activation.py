@@ -189,6 +189,7 @@ class Activation:
             by=place.by,
             clean=place.clean,
             retry=place.retry,
+            noted=place.noted,
         )
         spec = self._family_of(task, epoch, place.agent, wake)
         start = StartChild(spec=spec, reply_to=admission.address)
@@ -260,6 +261,7 @@ class Activation:
         place = admission.state.tasks[task]
         order = self.orders.get(task)
         self.remind(task)
+        admission.steering.tell(task)
         if order is not None and place.order != "cancel":
             admission.house.address(name).tell(order)
         if admission.drains is not None:  # it was restarting when the others heard it
@@ -302,6 +304,7 @@ class Activation:
         self.orders.pop(task, None)
         admission.demonitor(admission.house.address(family(task)))
         admission.demonitor(admission.house.address(task_name(task)))
+        admission.steering.left(task)
         stopped = self.farewells.pop(task, None)
         if stopped is not None and stopped.epoch != place.epoch:
             stopped = None  # of actors that have been recovered since: it came late

@@ -32,6 +32,7 @@ from ..protocol import (
     FactChanged,
     Fork,
     InboxChanged,
+    NotesTaken,
     Order,
     Pause,
     Progressed,
@@ -39,6 +40,7 @@ from ..protocol import (
     Resolve,
     Resume,
     Retry,
+    Steer,
     Stopped,
     Submit,
     WakeAgain,
@@ -57,6 +59,7 @@ from .isolation import Isolation
 from .questions import Questions
 from .queue import QueueState, apply, due
 from .retrying import Retries
+from .steering import Steering
 from .verdicts import Verdicts
 from .warnings import Warnings
 
@@ -93,6 +96,7 @@ class Admission(Durable[QueueState]):
         self.answers = Answers(self)
         self.questions = Questions(self)
         self.warnings = Warnings(self)
+        self.steering = Steering(self)
         self.activation = Activation(self, family_of)
         self.commands = Commands(self)
         self.retries = Retries(self)
@@ -176,6 +180,10 @@ class Admission(Durable[QueueState]):
                 self.answers.answer(message)
             case Reply():
                 self.questions.reply(message)
+            case Steer():
+                self.steering.steer(message)
+            case NotesTaken():
+                self.steering.taken(message)
             case Warn():
                 self.warnings.warn(message)
             case Resolve():

@@ -29,6 +29,7 @@ from ..protocol import (
     Resolve,
     Resume,
     Retry,
+    Steer,
     Submit,
     WakeAgain,
 )
@@ -243,8 +244,12 @@ class Callers:
         said: str,
         *events: Event,
         rows: Sequence[Row] = (),
+        value: object = None,
     ) -> None:
-        """Append what was done, and answer whoever asked for it."""
+        """Append what was done, and answer whoever asked for it.
+
+        A promise is answered with `done`, or with a `value` in its place.
+        """
         admission = self._admission
         seq = admission.last_seq
         if message.command:
@@ -257,7 +262,7 @@ class Callers:
             seq = admission.append(*events, rows=rows)
         promise = message.promise
         if promise is not None:
-            admission.when_durable(seq, lambda: promise.set(done))
+            admission.when_durable(seq, lambda: promise.set(value or done))
 
     def wake(self, task: str, by: str) -> None:
         """Wake a parked task whose reason is gone; nobody asked for it."""
@@ -359,5 +364,7 @@ def _kind(message: Asked) -> str:
             return "resolve"
         case Retry():
             return "retry"
+        case Steer():
+            return "steer"
         case _:
             return "resume"

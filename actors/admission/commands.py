@@ -34,6 +34,7 @@ from ..protocol import (
     Resolve,
     Resume,
     Retry,
+    Steer,
     WakeAgain,
 )
 from ..task.rows import ENDED, TaskRow
@@ -53,8 +54,8 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     operation, and says whether it `happened` and what text it gave; for `approve` JSON
     `arguments`, with a `tool` or without, are the call that is to be made instead;
     `compensate` is for `cancel`, `fact` for `know`, `about` for `erase`: a subject;
-    `text` is for `answer`, `step` for `retry`; `at`, `goal` and `key` are for `fork`,
-    beside `amounts`.
+    `text` is for `answer` and `steer`, which may `replace` a note, `step` for `retry`;
+    `at`, `goal` and `key` are for `fork`, beside `amounts`.
     """
 
     by: str = "somebody"
@@ -70,6 +71,7 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     fact: Said | None = None
     about: str = ""
     text: str = ""
+    replace: int = 0
     step: str = ""
     at: int | None = None
     goal: str = ""
@@ -154,6 +156,15 @@ class Commands:
                     command=command.id,
                 )
                 self._admission.questions.reply(reply)
+            case "steer":
+                steer = Steer(
+                    task=task,
+                    text=body.text,
+                    replace=body.replace,
+                    by=body.by,
+                    command=command.id,
+                )
+                self._admission.steering.steer(steer)
             case "resolve" if body.happened is not None:
                 resolve = Resolve(
                     task=task,

@@ -13,6 +13,7 @@ from ..events import (
     EffectResolved,
     Event,
     ExpiryNear,
+    NoteGiven,
     ProgressSeen,
     QuestionAnswered,
     QueueReopened,
@@ -71,6 +72,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     not_before: float = 0.0
     parent: str = ""
     ending: bool = False  # it was told to end, whatever it was woken for since
+    notes: int = 0  # that stand in its view
+    noted: int = 0  # that it was ever given, replacements among them
     retry: str = ""  # the step that its order has done again
 
     @property
@@ -217,6 +220,12 @@ def apply(state: QueueState, event: Event) -> QueueState:
             | TaskErased()
         ):
             return change(state, version=version)
+        case NoteGiven(task=task, serial=serial, number=number):
+            old = state.tasks[task]
+            notes = max(old.notes, number)
+            noted = change(old, notes=notes, noted=serial)
+            tasks = {**state.tasks, task: noted}
+            return change(state, version=version, tasks=tasks)
         case TaskLeft(task=task):
             tasks = {name: one for name, one in state.tasks.items() if name != task}
             priority, rounds = state.tasks[task].priority, state.rounds

@@ -20,6 +20,7 @@ from ..events import (
     EffectResolved,
     Event,
     ExpiryNear,
+    NoteGiven,
     QuestionAnswered,
     TaskActivated,
     TaskErased,
@@ -52,6 +53,8 @@ def wordless(event: Event) -> Event:
         case ApprovalAnswered():
             # The id of an approval is a digest of the arguments: those can be guessed.
             return change(event, approval="", by="", why="", tool="", arguments="")
+        case NoteGiven():
+            return change(event, by="")
         case ExpiryNear():
             return change(event, subject="")
         case QuestionAnswered():

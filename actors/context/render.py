@@ -22,6 +22,7 @@ from .measure import canonical
 __all__ = [
     "FactView",
     "FailureView",
+    "NoteView",
     "OperationView",
     "StepView",
     "TaskView",
@@ -35,6 +36,7 @@ __all__ = [
 SAME = "the goal itself"
 REMINDER = 1_000  # characters of the goal, and of the constraints, shown twice
 ADRIFT = "Your last actions have little to do with it. It still is:"
+STEERED = "From the operator; it counts more than the plan"
 CLAIMED = "Noted by you, confirmed by nobody"
 _OPEN = "\n```json\n"
 _CLOSE = "\n```"
@@ -95,6 +97,15 @@ class FailureView(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+class NoteView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person told the task on its way, at a second since the epoch."""
+
+    number: int
+    text: str
+    by: str
+    at: float
+
+
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     """What a model is told of its task.
 
@@ -111,6 +122,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
         findings: what requests no longer show whole, in short, oldest first.
         failures: what failed before and is in no note, oldest first.
         notes: decisions and failures that must stay visible, with reasons.
+        steering: what people told the task on its way.
         adrift: the newest actions have little to do with the goal.
         uncertain: what the record cannot decide.
         next: the suggested next action.
@@ -130,6 +142,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     failures: tuple[FailureView, ...] = ()
     notes: tuple[str, ...] = ()
+    steering: tuple[NoteView, ...] = ()
     adrift: bool = False
     uncertain: tuple[str, ...] = ()
     next: str = ""
@@ -162,6 +175,8 @@ def render_moving(view: TaskView, *, opens: bool = False) -> str:
     lines = [_section("Where the task stands", _progress(view))]
     if view.adrift:
         lines.insert(0, _section("Back to the goal", _reminder(view)))
+    if view.steering:
+        lines.append(_section(STEERED, _steered(view)))
     if found := _found(view):
         whole = f"{_OPENERS}\n{found}" if opens else found
         lines.append(_section("Found before, in short; the newest last", whole))
@@ -195,6 +210,8 @@ def render_recovery(
     if view.knowledge:
         goal.append("\n".join(["Known:", *map(known_line, view.knowledge)]))
     facts = [_progress(view)]
+    if view.steering:
+        facts.append(f"{STEERED}:\n{_steered(view)}")
     if view.notes:
         facts.append(_bullets(view.notes))
     if found := _found(view):
@@ -261,6 +278,16 @@ def _failed(view: TaskView) -> str:
 
 def _bullets(items: tuple[str, ...]) -> str:
     return "\n".join(f"- {item}" for item in items)
+
+
+def _steered(view: TaskView) -> str:
+    lines = []
+    for one in view.steering:
+        when = datetime.fromtimestamp(one.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        # Further lines are set in: none of them looks like our own text.
+        text = "\n  ".join(one.text.splitlines())
+        lines.append(f"{one.by}, {when}: {text}")
+    return _bullets(tuple(lines))
 
 
 def _reminder(view: TaskView) -> str:

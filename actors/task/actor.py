@@ -30,6 +30,7 @@ from ..protocol import (
     ReserveReply,
     SlotReply,
     StatementReply,
+    TakeNotes,
     Verified,
     WindowIsClosed,
 )
@@ -52,6 +53,7 @@ from .retrying import Retrying
 from .rows import COMES, ENDED, Wake, task_row
 from .slots import Slots
 from .state import Op, TaskState, apply
+from .steering import NotesFound, Steering
 from .steps import Steps
 from .subtasks import Subtasks, SubtasksFound
 from .tries import tries_left
@@ -79,6 +81,7 @@ class Task(Durable[TaskState]):
         self.operations = Operations(self)
         self.approvals = Approvals(self)
         self.questions = Questions(self)
+        self.steering = Steering(self)
         self.slots = Slots(self)
         self.guarding = Guarding(self)
         self.subtasks = Subtasks(self)
@@ -129,6 +132,7 @@ class Task(Durable[TaskState]):
             deadline = state.step.deadline if state.step is not None else None
             self.append(TaskResumed(by=self.wake.by, deadline=deadline, anew=False))
         self.retrying.begin()
+        self.steering.begin(clean=clean)
         self.knowledge.ask()
         begun = any(step.status != "pending" for step in state.steps)
         begun = begun or bool(state.planning.asked)
@@ -175,6 +179,10 @@ class Task(Durable[TaskState]):
                 self.approvals.found(message)
             case RepliesFound():
                 self.questions.found(message)
+            case TakeNotes():
+                self.steering.come(message)
+            case NotesFound():
+                self.steering.found(message)
             case SubtasksFound():
                 self.subtasks.found(message)
             case Queued(task=child):
@@ -214,7 +222,7 @@ class Task(Durable[TaskState]):
         """Carry out what is due until nothing new is."""
         if not self.pipeline.recalled or self.parting.leaving:
             return
-        if not self.knowledge.told:
+        if not (self.knowledge.told and self.steering.told):
             return
         self.knowledge.take()
         rules = self.house.baseline

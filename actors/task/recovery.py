@@ -172,6 +172,7 @@ def view_of(
         claims=tuple(one for one in anchors if one.by == MODEL),
         operations=tuple(done),
         findings=state.findings,
+        steering=tuple(one for _, one in sorted(state.steering.items())),
         failures=failed_before(state.failures, state.notes),
         notes=(*forked.told(state), *state.notes),
         adrift=state.adrift,

@@ -152,11 +152,13 @@ class Wake:
         by: str,
         clean: bool,
         retry: str = "",
+        noted: int = 0,
     ) -> None:
         self.since = since
         self.order = order
         self.by = by
         self.retry = retry
+        self.noted = noted  # notes that it was given before
         self.told = 0  # the recovery whose progress admission was last told of
         self._clean = clean
 

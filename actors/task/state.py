@@ -9,6 +9,7 @@ import msgspec
 from ..context.blocks import Window
 from ..context.drift import Act
 from ..context.facts import Finding, found_after
+from ..context.render import NoteView
 from ..events import (
     ActionObserved,
     Anchor,
@@ -28,6 +29,7 @@ from ..events import (
     KnowledgeTaken,
     Known,
     LoopFound,
+    NoteTaken,
     PlanChecked,
     PlanKept,
     PlanMade,
@@ -67,7 +69,17 @@ from ..events import (
 from ..guard.ladder import GuardState
 from ..guard.tried import Tried
 from ..plan.standing import Standing, standings
-from . import asked, forked, gates, observing, recoveries, retried, stepping, summarised
+from . import (
+    asked,
+    forked,
+    gates,
+    observing,
+    recoveries,
+    retried,
+    steered,
+    stepping,
+    summarised,
+)
 from .asked import Question
 from .calibration import Seen
 from .choosing import Choice, failed
@@ -120,6 +132,8 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     tried: Tried = msgspec.field(default_factory=dict)  # in vain, with nothing changed
     questions: dict[str, Question] = msgspec.field(default_factory=dict)
     asked: int = 0  # questions, ever
+    steering: dict[int, NoteView] = msgspec.field(default_factory=dict)
+    noted: int = 0  # notes of people that were taken
     pause: PauseState | None = None
     cancelled_by: str = ""
     compensate: bool = False  # its completed effects are taken back before its end
@@ -264,6 +278,8 @@ def _applied(state: TaskState, event: Event) -> TaskState:
             return gates.answered(state, event)
         case QuestionAsked() | QuestionTaken() | QuestionExpired():
             return asked.after(state, event)
+        case NoteTaken():
+            return steered.taken(state, event)
         case CancelRequested(by=by, compensate=compensate):
             return change(
                 state,

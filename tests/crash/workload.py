@@ -32,6 +32,7 @@ from perdure import (
     DidNotHappen,
     Handle,
     Happened,
+    Misuse,
     RateLimit,
     Result,
     Runtime,
@@ -217,6 +218,8 @@ def run(place: str, faults: tuple[Fault, ...] = (), hits: str = "") -> None:
         parked = runtime.submit("clerk", "Too much", key="west", budget=too_much)
         if parked.wait(timeout=60.0).status != "cancelled":
             parked.cancel(timeout=60.0)
+        with suppress(Misuse):  # it has ended, before a kill
+            tasks[0].steer("Take care.")
         answers = (Handle.approve, Handle.approve, partial(by_inbox, folder))
         with ThreadPoolExecutor(len(tasks)) as people:
             care = partial(finish, folder, runtime)

@@ -131,3 +131,32 @@ def test_a_store_at_rest_keeps_the_answer(capsys: pytest.CaptureFixture[str]) ->
     assert "the command is kept" in out
     with opened(Path(STORE), agent) as runtime:
         assert runtime.task(task).wait(LONG).status == "completed"
+
+
+def test_a_note_reaches_a_task_of_another_process_and_one_at_rest() -> None:
+    agent = reporter(World(), ask, script={"only": [[("ask", COLOUR)]]})
+    with opened(Path(STORE), agent) as runtime:
+        task = runtime.submit("agent", "Ask.")
+        assert task.wait(LONG).reason == "question"
+        code, value, _ = perdure("steer", task.id, "Not red.", "--by", "ann")
+        assert code == 0
+        assert value["said"].startswith("note 1 is kept: paused as before;")
+        code, _, said = perdure("steer", task.id, "x" * 501)
+        assert (code, "1 to 500 characters" in said) == (2, True)
+        code, value, _ = perdure("steer", task.id, "x", "--replace", "2")
+        assert (code, "has no note 2" in value["said"]) == (1, True)
+        (one,) = runtime.questions()
+    code, value, _ = perdure("steer", task.id, "Nor blue.", "--timeout", "0")
+    assert (code, value["applied"]) == (3, False)
+    with opened(Path(STORE), agent) as runtime:
+        handle = runtime.task(task.id)
+        handle.answer(one.question, "red")
+        assert handle.wait(LONG).status == "completed"
+        _, sheet, _ = perdure("show", task.id)
+        told = [(one["text"], one["by"], one["taken"]) for one in sheet["notes"]]
+        assert told == [
+            ("Not red.", "ann", True),
+            ("Nor blue.", "command line", True),
+        ]
+        code, _, said = perdure("steer", task.id, "too late")
+        assert (code, "has ended (completed)" in said) == (2, True)

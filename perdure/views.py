@@ -130,6 +130,7 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Note, ...] = ()
     said: str = ""
     parent: str = ""
+    forked: str = ""
     subtasks: tuple[str, ...] = ()
     undone: int = 0
     undoable: int = 0
@@ -200,6 +201,7 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
     books = fold(reader, names.account(task), AccountState(), account.apply)
     submitted = state.task
     outcome = state.outcome
+    source = submitted.forked
     return TaskSheet(
         task=task,
         agent=row.agent,
@@ -225,6 +227,7 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
         notes=notes_of(reader, task, state),
         said=_said(state, history),
         parent=submitted.parent,
+        forked=f"{source.task} as of seq {source.seq}" if source else "",
         subtasks=tuple(
             event.child for _, event in history if isinstance(event, SubtaskStarted)
         ),

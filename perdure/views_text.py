@@ -95,6 +95,7 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
         ("task", sheet.task),
         ("agent", sheet.agent),
         ("sub-task of", sheet.parent),
+        ("forked from", sheet.forked),
         ("sub-tasks", "\n".join(sheet.subtasks)),
         ("submitted", time_text(sheet.at)),
         ("status", sheet.status),

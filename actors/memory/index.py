@@ -374,8 +374,11 @@ def _filters(asked: Question) -> tuple[str, list[Any]]:
     values: list[Any] = []
     if asked.task:
         # "." joins a sub-task's id to its parent's, and "/" is the sign behind it.
-        parts.append("(e.task = ? OR (e.task > ? AND e.task < ?))")
+        whose = ["e.task = ?", "(e.task > ? AND e.task < ?)"]
+        whose += ["(e.task = ? AND e.op < ?)"] * len(asked.sources)
+        parts.append(f"({' OR '.join(whose)})")
         values += [asked.task, f"{asked.task}.", f"{asked.task}/"]
+        values += [value for source in asked.sources for value in source]
     for column in ("step", "tool", "outcome"):
         if value := getattr(asked, column):
             parts.append(f"e.{column} = ?")

@@ -1,7 +1,8 @@
 """The tool `recall`: a task searches its own record and that of its sub-tasks (A31).
 
 What other tasks did it never sees, nor what its parent did: a sub-task is told by its
-goal and its inputs. Facts that fit come with it, of the scopes that the task knows of.
+goal and its inputs. A fork sees what its source did before. Facts that fit come
+with it, of the scopes that the task knows of.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ..errors import Misuse
 from ..protocol import Inquire
 from .episodes import plain
 from .facts import Fact
+from .lineage import lineage
 from .lookup import facts_for
 from .searching import Hit, Question, question
 
@@ -53,21 +55,29 @@ class Recollection:
 
         now = memory.house.now()
 
-        def known(reader: Reader) -> list[Fact]:
+        def known(reader: Reader) -> tuple[list[Fact], Question]:
+            before = tuple(
+                (source, below)
+                for source, below, erased in lineage(reader, asked.task)
+                if not erased
+            )
+            meant = msgspec.structs.replace(wanted, sources=before)
             try:
-                return facts_for(reader, asked.task, wanted.query, now)
+                return facts_for(reader, asked.task, wanted.query, now), meant
             except (Undecodable, msgspec.MsgspecError):
-                return []  # what is damaged there is no reason not to search here
+                return [], meant  # what is damaged there is no reason not to search
 
-        def search(facts: list[Fact]) -> None:
+        def search(found_before: tuple[list[Fact], Question]) -> None:
+            facts, meant = found_before
+
             def found(said: list[Hit] | str) -> None:
                 self._open.discard(key)
                 if isinstance(said, str):
                     memory.answer(asked, "", error=said)
                 else:
-                    memory.answer(asked, told(said, wanted, facts))
+                    memory.answer(asked, told(said, meant, facts))
 
-            memory.house.library.ask(wanted, found)
+            memory.house.library.ask(meant, found)
 
         # Behind all appends so far: what the task has just done is found, too.
         memory.read(known, search)
@@ -84,7 +94,8 @@ def told(hits: Sequence[Hit], asked: Question, facts: Sequence[Fact] = ()) -> st
         lines.append("Found, best first; read_evidence shows one whole:")
     for hit in hits:
         evidence = hit.evidence
-        if evidence and hit.task != asked.task:
+        mine = (asked.task, *(source for source, _ in asked.sources))
+        if evidence and hit.task not in mine:  # their operations have one numbering
             evidence = f"{evidence} of {hit.task}"
         at = datetime.fromtimestamp(hit.at, UTC).strftime("%Y-%m-%d %H:%M")
         step = f"step {hit.step}" if hit.step else ""

@@ -21,8 +21,9 @@ FUSION = 60  # how far the first places stand out where two rankings are merged
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What is looked for, and where.
 
-    `task` stands for itself and its sub-tasks; `since` and `until` are seconds since
-    the epoch, both included. What is empty or None limits nothing.
+    `task` stands for itself and its sub-tasks; `sources` are the tasks that it was
+    forked from, each with its first operation that is not meant. `since` and `until`
+    are seconds since the epoch, both included. What is empty or None limits nothing.
     """
 
     query: str
@@ -33,6 +34,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
     until: float | None = None
     limit: int = 10
+    sources: tuple[tuple[str, int], ...] = ()
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, Misuse, Plan, Step
+from perdure import Agent, Budget, Misuse, Plan, Step, views
 from perdure.actors import names
 from perdure.actors.events import (
     CommandApplied,
+    EffectRecorded,
+    EffectRegistered,
     RequestBuilt,
     StepStarted,
     TaskErased,
@@ -25,6 +27,7 @@ from perdure.actors.task.state import TaskState
 from perdure.models import Scripted
 from perdure.replay import render_again
 from perdure.storage.memory import MemoryStore
+from perdure.views_text import sheet_text
 from tests.actors.runs import actors_of, sound
 from tests.actors.test_inbox import answered, send
 from tests.actors.test_planning_crashes import ended, house_of
@@ -479,3 +482,46 @@ def test_the_requests_of_a_fork_render_again_without_its_source() -> None:
     house.runtime.erase(task=task.id, by="ann")
     assert house.of(f"task/{fork.id}", RequestBuilt)
     rendered(house, fork.id)
+
+
+def test_a_fork_finds_what_its_source_did_and_nothing_that_came_after() -> None:
+    world = World()
+    script = {
+        "look": [[("look", {"what": "herring"})]],
+        "find": [[("recall", {"query": "herring mackerel"})]],
+        "after": [[("look", {"what": "mackerel"})]],
+    }
+    agent = Agent(
+        name="agent",
+        instructions="Look.",
+        model=Scripted(follow(script)),
+        plan=Plan(steps=tuple(Step(id=name, goal=name) for name in script)),
+        tools=tools_of(world),
+        recall=True,
+        recovery="rules",
+    )
+    house = House(agent)
+    task = house.submit()
+    house.finish(task.id)
+    at = seqs(house.store, task.id, "StepEnded")[0]
+    fork = task.fork(at=at)
+    assert house.finish(fork.id).status == "completed"
+    stream = names.ledger(fork.id)
+    made = house.of(stream, EffectRegistered)
+    (op,) = [one.op for one in made if one.name == "recall"]
+    (found,) = [one for one in house.of(stream, EffectRecorded) if one.op == op]
+    assert "op2, look" in found.result
+    assert "mackerel" not in found.result.partition("herring")[2]
+    assert "saw herring" in read(house, fork.id, "op2")
+
+
+def test_show_says_what_a_task_was_forked_from() -> None:
+    house = House(job(World()))
+    task = house.submit()
+    house.finish(task.id)
+    at = seqs(house.store, task.id, "StepEnded")[0]
+    fork = task.fork(at=at)
+    sheet = house.runtime._reading.read(lambda reader: views.sheet(reader, fork.id))
+    assert sheet.forked == f"{task.id} as of seq {at}"
+    (line,) = [one for one in sheet_text(sheet) if one.startswith("forked from ")]
+    assert line.endswith(sheet.forked)

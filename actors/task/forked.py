@@ -18,7 +18,6 @@ from ..evidence import evidence_id
 from ..ledger.entry import Entry
 from ..rules import merged
 from .parts import StepRecord
-from .planned import Planning
 
 if TYPE_CHECKING:
     from ..agent import Agent
@@ -49,7 +48,6 @@ CARRIED = frozenset(
         "next_op",
         "notes",
         "plan",
-        "planning",
         "seen",
         "steps",
     }
@@ -135,9 +133,7 @@ def seed(
         _without(one) if one.status == "completed" else StepRecord(id=one.id)
         for one in source.steps
     )
-    state = msgspec.structs.replace(
-        source, plan=task.steps, steps=steps, planning=_settled(source.planning)
-    )
+    state = msgspec.structs.replace(source, plan=task.steps, steps=steps)
     kept = {name: getattr(state, name) for name in sorted(CARRIED)}
     forked = TaskForked(
         by=by,
@@ -151,17 +147,6 @@ def seed(
         if one.status == "completed" and one.result
     ]
     return [forked, *results]
-
-
-def _settled(planning: Planning) -> Planning:
-    """What is known of the plan in force; a look at it that is open is due anew."""
-    due = {one.trigger: one for one in (*planning.asked, *planning.due)}
-    return Planning(
-        number=planning.number,
-        due=tuple(due.values()),
-        halved=planning.halved,
-        phases=planning.phases,
-    )
 
 
 def _without(step: StepRecord) -> StepRecord:

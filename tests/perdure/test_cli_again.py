@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,3 +128,40 @@ def test_a_fork_that_cannot_be_is_misuse(
         assert runtime.wait(task, LONG).status == "completed"
         assert main(["fork", task, *words]) == 2
         assert said in capsys.readouterr().err
+
+
+DIE = """
+import os, signal
+from pathlib import Path
+from tests.actors.world import World
+from tests.perdure.hosting import LONG, opened
+from tests.perdure.test_cli_again import HARD, stopping
+
+runtime = opened(Path("tasks.db"), stopping(World(), []), baseline=HARD)
+task = runtime.submit("agent", "Send.")
+assert task.wait(LONG).reason == "limited"
+print(task.id, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_task_whose_process_was_killed_is_retried_and_forked() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DIE],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=2 * LONG,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    task = done.stdout.split()[0]
+    assert perdure("retry", task, "--from", "prepare", "--timeout", "0")[0] == 3
+    assert perdure("fork", task, "--timeout", "0")[0] == 3
+    world, log = World(), Told()
+    with opened(STORE, stopping(world, [True]), baseline=HARD, log=log) as runtime:
+        log.wait_for("inbox.applied", 2)
+        assert runtime.wait(task, LONG).status == "completed"
+        forks = [one.task for one in runtime.tasks() if one.task != task]
+        assert [runtime.wait(one, LONG).status for one in forks] == ["completed"]
+    assert world.sent == []  # it was sent before, and answered from the record

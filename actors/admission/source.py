@@ -1,4 +1,7 @@
-"""Where a task stood at some place of the log, read page by page; reads only."""
+"""Where a task stands, or stood at some place of the log; reads only.
+
+Then it is read page by page, up to that place; now it has snapshots.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from ..ledger.entry import Entry, LedgerState
 from ..names import TASK_ROWS, family, ledger
 from ..protocol import Fork
 from ..task.rows import ERASED, TaskRow
+from ..task.standing import newest
 from ..task.state import TaskState, apply
 
 if TYPE_CHECKING:
@@ -48,9 +52,11 @@ class Source:
         task, at = self._asked.task, self._asked.at
         if not self._seen:
             self._check(reader)
+        if at is None:
+            return self._now(reader)
         page = reader.records(self._seen, PAGE, family(task))
         for record in page:
-            if at is not None and record.seq > at:
+            if record.seq > at:
                 return self._over()
             if record.stream == family(task):
                 self.state = apply(self.state, self._event_of(record))
@@ -62,6 +68,15 @@ class Source:
             return True
         return self._over()
 
+    def _now(self, reader: Reader) -> bool:
+        task, event_of = self._asked.task, self._event_of
+        stream = family(task)
+        self.state, self.seq = newest(reader, stream, event_of, self.state, apply)
+        self._ledger, _ = newest(
+            reader, ledger(task), event_of, self._ledger, entries.apply
+        )
+        return self._over()
+
     def _check(self, reader: Reader) -> None:
         task, at = self._asked.task, self._asked.at
         row = reader.row(TASK_ROWS, task)
@@ -69,9 +84,9 @@ class Source:
             raise Misuse(f"there is no task {task!r}")
         if msgspec.json.decode(row, type=TaskRow).status == ERASED:
             raise Misuse(f"task {task} was erased: nothing is left to fork")
-        newest = reader.durable_seq
-        if at is not None and at > newest:
-            raise Misuse(f"at={at}: the log ends at seq {newest}")
+        last = reader.durable_seq
+        if at is not None and at > last:
+            raise Misuse(f"at={at}: the log ends at seq {last}")
         first = reader.records(0, 1, family(task))
         if at is not None and first and at < first[0].seq:
             raise Misuse(f"at={at}: task {task} begins at seq {first[0].seq}")

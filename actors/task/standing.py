@@ -1,8 +1,9 @@
-"""Where a task stands, read from the store by who does not own its stream."""
+"""Where a task stands, read from the store by who does not own its streams."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -12,13 +13,19 @@ from ..durable import STATE_SCHEMA
 from ..events import Event
 from .state import TaskState, apply
 
-__all__ = ["standing"]
+__all__ = ["newest", "standing"]
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
-def standing(
-    reader: Reader, event_of: Callable[[Record], Event], task: str
-) -> TaskState:
-    """The state of a task: its newest good snapshot and the events after it.
+def newest(
+    reader: Reader,
+    stream: str,
+    event_of: Callable[[Record], Event],
+    first: S,
+    fold: Callable[[S, Event], S],
+) -> tuple[S, int]:
+    """A stream's state and its last seq: from a good snapshot and the events after it.
 
     Not for an actor's turn: without a snapshot it goes through the whole stream.
     Raises Undecodable where this code does not know an event.
@@ -27,13 +34,20 @@ def standing(
     def usable(snapshot: Snapshot) -> bool:
         if snapshot.state_schema != STATE_SCHEMA:
             return False
-        msgspec.json.decode(snapshot.body, type=TaskState)
+        msgspec.json.decode(snapshot.body, type=type(first))
         return True
 
-    loaded = reader.load(f"task/{task}", usable=usable)
-    state = TaskState()
+    loaded = reader.load(stream, usable=usable)
+    state = first
     if loaded.snapshot is not None:
-        state = msgspec.json.decode(loaded.snapshot.body, type=TaskState)
+        state = msgspec.json.decode(loaded.snapshot.body, type=type(first))
     for record in loaded.records:
-        state = apply(state, event_of(record))
-    return state
+        state = fold(state, event_of(record))
+    return state, loaded.seq
+
+
+def standing(
+    reader: Reader, event_of: Callable[[Record], Event], task: str
+) -> TaskState:
+    """The state of a task now, as `newest` reads it."""
+    return newest(reader, f"task/{task}", event_of, TaskState(), apply)[0]

@@ -38,6 +38,7 @@ from tests.actors.world import (
     World,
     follow,
     job,
+    quick,
     standing,
     tools_of,
     unbalanced,
@@ -527,3 +528,20 @@ def test_show_says_what_a_task_was_forked_from() -> None:
     assert sheet.forked == f"{task.id} as of seq {at}"
     (line,) = [one for one in sheet_text(sheet) if one.startswith("forked from ")]
     assert line.endswith(sheet.forked)
+
+
+def test_a_fork_of_now_is_one_of_the_last_place_in_the_log() -> None:
+    world = World()
+    house = House(job(world), baseline=quick(snapshot_events=7))
+    task = house.submit()
+    house.until_hit("effect.recorded", task=task.id, op=2)
+    for _ in range(12):
+        for _ in range(9):
+            house.sim.step()
+        task.pause()
+        house.finish(task.id)
+        place = house.store.log[-1].seq
+        first, second = task.fork(), task.fork(at=place)
+        seeds = [house.of(f"task/{one.id}", TaskForked) for one in (first, second)]
+        assert seeds[0] == seeds[1]
+        task.resume()

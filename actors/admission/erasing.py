@@ -49,12 +49,18 @@ class Erasing:
         self._admission = admission
         self._asked: deque[Erase] = deque()  # the first of them is under way
         self._waits = False  # for its task to leave, which has just ended
+        self._forked: dict[str, str] = {}  # made since the search began, by fork
 
     def erase(self, message: Erase) -> None:
         """Have a task erased once those before it are; say so when it is durable."""
         self._asked.append(message)
         if len(self._asked) == 1:
             self._begin()
+
+    def forked(self, source: str, fork: str) -> None:
+        """A fork was made: perhaps of what is being erased."""
+        if self._asked:
+            self._forked[fork] = source
 
     def left(self) -> None:
         """A task has given its slot back: perhaps the one that is to be erased."""
@@ -64,6 +70,7 @@ class Erasing:
 
     def _begin(self) -> None:
         admission = self._admission
+        self._forked.clear()
         search = Search(
             self._asked[0].task,
             admission.house.event_of,
@@ -127,15 +134,23 @@ class Erasing:
         admission, message = self._admission, self._asked[0]
         now, by = admission.house.now(), message.by
         names = [row.task for row in search.tasks]
+        if any(name in admission.forks.under_way for name in names):
+            self._begin()  # what is made of it meanwhile is to be named
+            return
         subtasks = tuple(one for one in names if one != message.task)
-        said = done(search.forks)
+        known = dict.fromkeys(search.forks)
+        for fork, source in self._forked.items():
+            if source in names or source in known:
+                known[fork] = None
+        forks = tuple(known)
+        said = done(forks)
         events: list[Event] = [
             TaskErased(
                 task=message.task,
                 by=by,
                 erased_at=now,
                 subtasks=subtasks,
-                forks=search.forks,
+                forks=forks,
             )
         ]
         rows = search.rows(by)
@@ -185,5 +200,6 @@ class Erasing:
 
     def _next(self) -> None:
         self._asked.popleft()
+        self._forked.clear()
         if self._asked:
             self._begin()

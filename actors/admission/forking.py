@@ -31,14 +31,20 @@ __all__ = ["Forks"]
 
 
 class Forks:
-    """Makes forks; each once, however often it is asked for."""
+    """Makes forks; each once, however often it is asked for.
+
+    `under_way` are the tasks that are being read: they are not erased meanwhile, since
+    a fork that comes to be is named by their erasure.
+    """
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
+        self.under_way: list[str] = []
 
     def fork(self, message: Fork) -> None:
         """Fork a task, or find the one that the same key or id gave before."""
         admission, key = self._admission, message.key
+        self.under_way.append(message.task)
 
         def look(reader: Reader) -> str | None:
             if reader.row(TASK_ROWS, message.new) is not None:
@@ -91,6 +97,7 @@ class Forks:
         except (Rejected, Fenced) as error:
             self._refuse(message, f"the fork cannot be stored: {error}")
             return
+        admission.erasing.forked(message.task, message.new)
         if message.command:
             hit("inbox.applied", "fork")
         self._tell(message, seq, message.new)
@@ -104,11 +111,13 @@ class Forks:
         self._tell(message, seq, task)
 
     def _tell(self, message: Fork, seq: int, task: str) -> None:
+        self.under_way.remove(message.task)
         promise = message.promise
         if promise is not None:
             self._admission.when_durable(seq, lambda: promise.set(task))
 
     def _refuse(self, message: Fork, why: str) -> None:
+        self.under_way.remove(message.task)
         if message.command:
             commands = self._admission.commands
             commands.apply(message.command, "fork", message.task, False, why)

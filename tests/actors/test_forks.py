@@ -15,6 +15,7 @@ from perdure.actors.events import (
     EffectRegistered,
     RequestBuilt,
     StepStarted,
+    SubtaskStarted,
     TaskErased,
     TaskForked,
     TaskSubmitted,
@@ -37,6 +38,7 @@ from tests.actors.world import (
     House,
     World,
     follow,
+    handing_on,
     job,
     quick,
     standing,
@@ -545,3 +547,37 @@ def test_a_fork_of_now_is_one_of_the_last_place_in_the_log() -> None:
         seeds = [house.of(f"task/{one.id}", TaskForked) for one in (first, second)]
         assert seeds[0] == seeds[1]
         task.resume()
+
+
+def test_a_call_that_was_handed_on_is_handed_on_anew_by_a_fork() -> None:
+    world = World()
+    house = House(handing_on(*tools_of(world)), job(world))
+    task = house.submit("boss")
+    assert house.until(lambda: task.status == "waiting")
+    fork = task.fork()
+    results = [house.finish(one.id) for one in (task, fork)]
+    assert [one.status for one in results] == ["completed", "completed"]
+    children = [
+        [one.child for one in house.of(f"task/{name}", SubtaskStarted)]
+        for name in (task.id, fork.id)
+    ]
+    assert [len(one) for one in children] == [1, 1]
+    assert children[1][0].startswith(f"{fork.id}.")
+    assert mails(world) == ["hello", "hello"]
+    sound(house)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_fork_that_is_made_during_an_erasure_is_named_by_it(seed: int) -> None:
+    rng = random.Random(f"erased {seed}")
+    house = House(job(World()), seed=seed)
+    task = house.submit()
+    house.finish(task.id)
+    send(house, "c1", "erase", task.id)
+    for _ in range(rng.randrange(12)):
+        house.sim.step()
+    send(house, "c2", "fork", task.id)
+    made, gone = answered(house, "c2"), answered(house, "c1")
+    assert gone.done
+    (erased,) = house.of(names.ADMISSION, TaskErased)
+    assert erased.forks == ((made.said,) if made.done else ())

@@ -567,14 +567,14 @@ def test_a_call_that_was_handed_on_is_handed_on_anew_by_a_fork() -> None:
     sound(house)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(40))
 def test_a_fork_that_is_made_during_an_erasure_is_named_by_it(seed: int) -> None:
     rng = random.Random(f"erased {seed}")
     house = House(job(World()), seed=seed)
     task = house.submit()
     house.finish(task.id)
     send(house, "c1", "erase", task.id)
-    for _ in range(rng.randrange(12)):
+    for _ in range(rng.randrange(8, 40)):
         house.sim.step()
     send(house, "c2", "fork", task.id)
     made, gone = answered(house, "c2"), answered(house, "c1")

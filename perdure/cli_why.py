@@ -42,6 +42,7 @@ def why_text(found: Why) -> Iterator[str]:
     stop = f": {_line(found.reason)}" if found.reason else ""
     ends = f"; ends with: {_line(found.ends_with)}" if found.ends_with else ""
     yield f"{found.status}{stop}{ends}"
+    yield f"asked before each iteration, in order: {', '.join(found.conditions)}"
     for part in found.story:
         match part:
             case Iteration():
@@ -52,7 +53,9 @@ def why_text(found: Why) -> Iterator[str]:
                 yield from _recovered(part)
             case Turn():
                 by = f" (by {_line(part.by)})" if part.by else ""
-                yield f"-- {time_text(part.at)} {part.what}: {_line(part.says)}{by}"
+                held = f" [{part.condition}]" if part.condition else ""
+                said = f"{part.what}: {_line(part.says)}{by}{held}"
+                yield f"-- {time_text(part.at)} {said}"
 
 
 def _iteration(one: Iteration) -> Iterator[str]:

@@ -16,7 +16,10 @@ __all__ = ["Turn", "turn_of"]
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
-    """An event that turned the story; `what` is its name in the log."""
+    """An event that turned the story; `what` is its name in the log.
+
+    `condition` names the condition of the task's loop that held, where one did.
+    """
 
     seq: int
     at: float
@@ -24,6 +27,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
     step: str
     says: str
     by: str = ""
+    condition: str = ""
 
 
 def turn_of(record: Record, event: Event, step: str) -> Turn | None:
@@ -41,6 +45,7 @@ def turn_of(record: Record, event: Event, step: str) -> Turn | None:
         step=getattr(event, "step", "") or step,
         says=text,
         by=getattr(event, "by", ""),
+        condition=getattr(event, "condition", ""),
     )
 
 

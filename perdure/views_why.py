@@ -23,6 +23,7 @@ from .actors.events import (
 )
 from .actors.guard.tried import Tried
 from .actors.task import state as task_state
+from .actors.task.conditions import CONDITIONS
 from .actors.task.state import TaskState
 from .errors import Misuse
 from .folds import event_of, family
@@ -115,7 +116,11 @@ Part: TypeAlias = Iteration | Recovered | Turn
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """The story of a task, oldest first; how it stands is that of the newest record."""
+    """The story of a task, oldest first; how it stands is that of the newest record.
+
+    `conditions` are asked, in this order, before every iteration: none of them held
+    where there was one. The one that stopped the loop stands in its turn.
+    """
 
     task: str
     agent: str
@@ -123,6 +128,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     reason: str
     ends_with: str
+    conditions: tuple[str, ...]
     story: tuple[Part, ...]
 
 
@@ -151,6 +157,7 @@ def why(
         status=state.status,
         reason=pause.reason if pause else outcome.reason if outcome else "",
         ends_with=pause.ends_with if pause else "",
+        conditions=tuple(one.name for one in CONDITIONS),
         story=tuple(_chosen(story.parts, step, last)),
     )
 

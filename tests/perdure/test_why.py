@@ -182,6 +182,11 @@ def test_what_was_ruled_out_is_told_blocked() -> None:
     assert last.ruled_out == ("blocked as a circle: fetch did the same 3 times over",)
     assert last.calls[0].by == "door"
     assert found.reason == "loop" and found.ends_with == "resume"
+    stopped = [one for one in found.story if getattr(one, "condition", "")]
+    assert [one.condition for one in stopped if isinstance(one, Turn)] == ["loop"]
+    assert "loop" in found.conditions
+    assert "task.paused: loop: " in "\n".join(why_text(found))
+    assert any(line.endswith(" [loop]") for line in why_text(found))
 
 
 def test_what_was_ruled_out_is_told_rejected() -> None:

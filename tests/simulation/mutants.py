@@ -306,14 +306,14 @@ def believe_an_absence_at_once() -> Any:
 @mutant
 def a_new_key_for_each_attempt() -> Any:
     """The request id tells attempts apart, so that nobody outside can join them."""
-    registration = Door._registration
+    registration = Door.registration
 
     def fresh(door: Door, wanted: Any, *rest: Any, **named: Any) -> Any:
         made = registration(door, wanted, *rest, **named)
         request_id = f"{made.request_id}-{wanted.attempt}"
         return msgspec.structs.replace(made, request_id=request_id)
 
-    return patch.object(Door, "_registration", fresh)
+    return patch.object(Door, "registration", fresh)
 
 
 @mutant

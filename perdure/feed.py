@@ -19,7 +19,8 @@ from .storage.records import Record
 
 __all__ = ["Page", "Place", "TaskEvent", "Wanted", "read_page"]
 
-PAGE = 50  # records
+PAGE = 60  # records
+STRETCH = 20  # records of one stream that are read for a page
 
 
 class TaskEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,20 +92,24 @@ def read_page(reader: Reader, wanted: Wanted, place: Place) -> Page:
 
     It costs what it returns, however long the log is. Raises TaskNotFound.
     """
-    # In this order: what stands in a row has its records before `last`, and of every
-    # stream all up to `last` can be read.
+    # In this order: what stands in a row has its records up to here, and of every
+    # stream all up to here can be read.
     stand = stand_of(reader, wanted.task, wanted.until)
-    last = reader.durable_seq
+    upto = reader.durable_seq
     ended = set() if not wanted.subtasks else _ended_subtasks(reader, wanted.task)
     versions = dict(place.versions)
     found: list[Record] = []
+    full = upto
     for stream in _streams(reader, wanted, place.done):
         if stream not in versions:
             versions[stream] = _version_at(reader, stream, place.seq)
-        records = reader.stretch(stream, versions[stream], PAGE)
-        found += (record for record in records if place.seq < record.seq <= last)
+        records = reader.stretch(stream, versions[stream], STRETCH)
+        if len(records) == STRETCH:  # of this one there may be more, behind its last
+            full = min(full, records[-1].seq)
+        found += records
+    found = [record for record in found if place.seq < record.seq <= full]
     found.sort(key=operator.attrgetter("seq"))
-    page, more = found[:PAGE], len(found) >= PAGE
+    page, more = found[:PAGE], full < upto or len(found) > PAGE
     for record in page:
         versions[record.stream] = record.version
     done = place.done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
 from collections import deque
@@ -25,16 +26,25 @@ class Watchers:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
+        self._keys = itertools.count()
         self._lock = threading.Lock()
-        self._all: weakref.WeakSet[Watch] = weakref.WeakSet()
+        # Not a WeakSet: while one thread goes through it, the end of a watch on
+        # another may change its size.
+        self._all: dict[int, weakref.ref[Watch]] = {}
         self._over: BaseException | None = None
 
     def watch(self, task: str, *, subtasks: bool, partial: bool) -> Watch:
         """Begin to watch a task; with `partial`, hear what its models say."""
-        watch = Watch(self, task, subtasks, partial)
-        with self._lock:
-            self._all.add(watch)
+        key = next(self._keys)
+        watch = Watch(key, task, subtasks, partial)
+        self._all[key] = weakref.ref(watch, lambda _: self._all.pop(key, None))
         return watch
+
+    @property
+    def alive(self) -> list[Watch]:
+        """The watches that somebody still holds."""
+        found = [one() for one in list(self._all.values())]
+        return [watch for watch in found if watch is not None]
 
     def flushed(self, records: Sequence[Record]) -> None:
         """These records can be read now."""
@@ -44,14 +54,14 @@ class Watchers:
     def news(self, tasks: Collection[str]) -> None:
         """Something has come of these tasks that their watchers should read."""
         with self._lock:
-            woken = [one for one in self._all if one.concerns(tasks)]
+            woken = [one for one in self.alive if one.concerns(tasks)]
             promises = [one.take_promise(due=True) for one in woken]
         _keep(promises)
 
     def look_again(self) -> None:
         """Something may have come unheard: have every watcher read."""
         with self._lock:
-            promises = [one.take_promise(due=True) for one in self._all]
+            promises = [one.take_promise(due=True) for one in self.alive]
         _keep(promises)
 
     def say(self, piece: Piece) -> None:
@@ -60,7 +70,7 @@ class Watchers:
             return
         with self._lock:
             woken = [
-                one for one in self._all if one.partial and one.concerns({piece.task})
+                one for one in self.alive if one.partial and one.concerns({piece.task})
             ]
             for one in woken:
                 one.hear(piece)
@@ -71,7 +81,7 @@ class Watchers:
         """Nothing will come any more: the runtime has ended."""
         with self._lock:
             self._over = error
-            promises = [one.take_promise(due=False) for one in self._all]
+            promises = [one.take_promise(due=False) for one in self.alive]
         for promise in promises:
             if promise is not None:
                 promise.fail(error)
@@ -103,7 +113,7 @@ class Watchers:
     def close(self, watch: Watch) -> None:
         """Nobody reads there any more; whoever waits is woken."""
         with self._lock:
-            self._all.discard(watch)
+            self._all.pop(watch.key, None)
             promise = watch.take_promise(due=False)
         _keep([promise])
 
@@ -114,10 +124,8 @@ class Watch:
     Pieces beyond `HEARD_LIMIT` characters push out the oldest.
     """
 
-    def __init__(
-        self, watchers: Watchers, task: str, subtasks: bool, partial: bool
-    ) -> None:
-        self.watchers = watchers
+    def __init__(self, key: int, task: str, subtasks: bool, partial: bool) -> None:
+        self.key = key
         self.task = task
         self.partial = partial
         self._subtasks = subtasks

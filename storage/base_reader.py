@@ -134,8 +134,7 @@ class Reader(ABC):
 
         It costs what it returns, however long the stream and the log are.
         """
-        with self._transaction():
-            return list(_checked(self._stretch(stream, after, limit)))
+        return list(_checked(self._stretch(stream, after, limit)))
 
     def fetch(self, seqs: Iterable[int]) -> list[Record]:
         """Return the records with these seqs, in the order of the log."""

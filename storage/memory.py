@@ -299,7 +299,8 @@ class MemoryReader(Reader):
         return self._store.streams.get(stream, [])[after_version:]
 
     def _stretch(self, stream: str, after: int, limit: int) -> list[Record]:
-        return self._store.streams.get(stream, [])[after : after + limit]
+        with self._store.lock:
+            return self._store.streams.get(stream, [])[after : after + limit]
 
     def _page(self, after_seq: int, limit: int, prefix: str) -> list[Record]:
         page: list[Record] = []

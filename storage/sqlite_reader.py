@@ -144,13 +144,14 @@ class SqliteReader(Reader):
         )
 
     def _stretch(self, stream: str, after: int, limit: int) -> list[Record]:
-        return self._records(
-            "WHERE r.stream_id = (SELECT id FROM streams WHERE name = ?) "
-            "AND r.version > ? ORDER BY r.version LIMIT ?",
-            stream,
-            after,
-            limit,
-        )
+        with errors_of(self._path):
+            return self._records(
+                "WHERE r.stream_id = (SELECT id FROM streams WHERE name = ?) "
+                "AND r.version > ? ORDER BY r.version LIMIT ?",
+                stream,
+                after,
+                limit,
+            )
 
     def _page(self, after_seq: int, limit: int, prefix: str) -> list[Record]:
         if not prefix:

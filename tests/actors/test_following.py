@@ -21,6 +21,7 @@ from perdure.cursor import SAID
 from perdure.events import NAMES
 from perdure.feed import PAGE
 from perdure.models import Scripted
+from perdure.storage.memory import MemoryReader
 from perdure.storage.records import Record, in_family
 from tests.actors.world import JOB, House, World, follow, handing_on, job
 
@@ -61,7 +62,7 @@ def test_a_task_is_followed_from_its_first_event_to_its_last() -> None:
         f"{task.id}/ledger",
         f"{task.id}/account",
     }
-    assert house.runtime._watchers._all.data == set()  # type: ignore[attr-defined]
+    assert house.runtime._watchers._all == {}
 
 
 def test_an_event_says_what_the_log_says_of_it() -> None:
@@ -127,6 +128,24 @@ def test_only_what_is_flushed_is_shown() -> None:
     assert shown > PAGE
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_comes_while_it_is_read_comes_after_what_was_there(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = House(job(World()), seed=seed)
+    task = house.submit()
+    stretch = MemoryReader._stretch
+
+    def busy(reader: MemoryReader, *arguments: Any) -> list[Record]:
+        for _ in range(25):  # the world goes on between two streams of a page
+            house.sim.step()
+        return stretch(reader, *arguments)
+
+    monkeypatch.setattr(MemoryReader, "_stretch", busy)
+    events = list(task.events())
+    whole(house, task.id, events)
+
+
 def paused(house: House) -> Any:
     task = house.submit(budget=Budget(tool_calls=1))
     assert house.finish(task.id).reason == "budget"
@@ -158,6 +177,7 @@ def test_a_park_is_a_stop_though_it_stands_in_no_stream_of_the_task() -> None:
     house.reopen(job(World(), name="another"))
     seen = list(house.runtime.task(task).events(until="stopped"))
     assert house.runtime.task(task).status == "parked"
+    assert seen[-1].type != "task.paused"
     assert seqs(seen) == [one.seq for one in stored(house, task)]
 
 
@@ -190,15 +210,15 @@ def test_who_leaves_the_loop_holds_nothing_more() -> None:
     # P12
     house = House(job(World()))
     task = house.submit()
-    watches = house.runtime._watchers._all.data  # type: ignore[attr-defined]
+    watches = house.runtime._watchers._all
     for _ in task.events():
         assert len(watches) == 1
         break
-    assert watches == set()
+    assert watches == {}
     events = task.events()
     next(events)
     events.close()
-    assert watches == set()
+    assert watches == {}
     assert list(events) == []
 
 

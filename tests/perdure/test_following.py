@@ -46,9 +46,9 @@ def holding(world: World, gate: Gate, **options: Any) -> Any:
     return reporter(world, hold, script=calls("look", "hold", "look"), **options)
 
 
-def watches(runtime: Runtime) -> set[Any]:
-    found: set[Any] = runtime._watchers._all.data  # type: ignore[attr-defined]
-    return found
+def watches(runtime: Runtime) -> list[Any]:
+    assert len(runtime._watchers._all) == len(runtime._watchers.alive)
+    return list(runtime._watchers.alive)
 
 
 def on_a_thread(task: Handle, **options: Any) -> tuple[list[TaskEvent], Any]:
@@ -73,7 +73,7 @@ def test_a_thread_follows_a_task_that_runs(
         stored = seqs(tmp_path / "t.db", task.id)
         assert [one.seq for one in seen] == stored
         assert [one.seq for one in late] == [seq for seq in stored if seq > 10]
-        assert watches(runtime) == set()
+        assert watches(runtime) == []
 
 
 def test_a_timeout_ends_one_wait_and_not_the_watch(
@@ -112,13 +112,13 @@ def test_closing_it_from_another_thread_ends_the_loop(
         events.close()
         thread.join(LONG)
         assert not thread.is_alive()
-        assert watches(runtime) == set()
+        assert watches(runtime) == []
         gate.left.set()
 
 
 def waits(runtime: Runtime) -> bool:
     """Whether a watch has read all there is, and waits."""
-    return any(one()._promise is not None for one in list(watches(runtime)))
+    return any(one._promise is not None for one in runtime._watchers.alive)
 
 
 def test_whoever_waits_hears_that_the_runtime_was_closed(
@@ -215,14 +215,14 @@ def test_two_hundred_watchers_need_no_thread_each(
             found = await asyncio.gather(*watching)
             stored = [seqs(tmp_path / "t.db", one.id) for one in tasks]
             assert found == [stored[n % 4] for n in range(200)]
-            assert watches(runtime) == set()
+            assert watches(runtime) == []
 
     asyncio.run(host())
 
 
 def all_wait(runtime: Runtime, count: int) -> bool:
-    found = [one() for one in list(watches(runtime))]
-    return sum(one is not None and one._promise is not None for one in found) == count
+    found = runtime._watchers.alive
+    return sum(one._promise is not None for one in found) == count
 
 
 def test_watchers_of_a_task_that_rests_read_nothing(
@@ -270,21 +270,21 @@ def test_leaving_the_loop_or_cancelling_it_frees_it_at_once(
     async def host() -> None:
         async with opened(tmp_path / "t.db", holding(world, gate)) as runtime:
             task = await runtime.asubmit("agent", "hold", budget=BUDGET)
+            await asyncio.to_thread(gate.entered.wait, LONG)
             async for _ in task.aevents():
                 break
-            assert watches(runtime) == set()
+            assert watches(runtime) == []
             for _ in range(5):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(drain(task.aevents()), 0.01)
-            assert watches(runtime) == set()
+            assert watches(runtime) == []
             events = task.aevents()
             waiting = asyncio.ensure_future(drain(events))
-            await asyncio.to_thread(gate.entered.wait, LONG)
             while not all_wait(runtime, 1):  # noqa: ASYNC110 - no event says so
                 await asyncio.sleep(0)
             await events.aclose()
             assert await waiting > 0
-            assert watches(runtime) == set()
+            assert watches(runtime) == []
             gate.left.set()
 
     asyncio.run(host())

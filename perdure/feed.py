@@ -107,7 +107,7 @@ def read_page(reader: Reader, wanted: Wanted, place: Place) -> Page:
         if len(records) == STRETCH:  # of this one there may be more, behind its last
             full = min(full, records[-1].seq)
         found += records
-    found = [record for record in found if place.seq < record.seq <= full]
+    found = [record for record in found if record.seq <= full]
     found.sort(key=operator.attrgetter("seq"))
     page, more = found[:PAGE], full < upto or len(found) > PAGE
     for record in page:

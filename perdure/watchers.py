@@ -114,7 +114,7 @@ class Watchers:
         """Nobody reads there any more; whoever waits is woken."""
         with self._lock:
             self._all.pop(watch.key, None)
-            promise = watch.take_promise(due=False)
+            promise = watch.take_promise(due=True)  # who comes to wait sees it, too
         _keep([promise])
 
 

@@ -14,16 +14,18 @@ from perdure import (
     RuntimeFailed,
     TaskEvent,
     TaskNotFound,
+    stands,
     tool,
 )
 from perdure.actors.model import ModelReply, ModelRequest
 from perdure.cursor import SAID
 from perdure.events import NAMES
-from perdure.feed import PAGE
+from perdure.feed import PAGE, Place, Wanted, read_page
 from perdure.models import Scripted
 from perdure.storage.memory import MemoryReader
 from perdure.storage.records import Record, in_family
-from tests.actors.world import JOB, House, World, follow, handing_on, job
+from perdure.waiters import LOOK_AGAIN
+from tests.actors.world import HAND, JOB, House, World, follow, handing_on, job
 
 STREAMED = Scripted(follow(JOB), stream=True)
 PATIENT = Baseline(id="patient", park_without_progress=50, park_within_hour=50)
@@ -204,6 +206,55 @@ def test_sub_tasks_are_followed_live() -> None:
     records = stored(house, task.id, subtasks=True)
     assert seqs(both) == [one.seq for one in records]
     assert len({one.task for one in both}) == 2
+
+
+def test_a_sub_task_goes_on_where_another_has_ended() -> None:
+    world = World()
+    longer: dict[str, Any] = {"agent": "longer", "goal": "the long part"}
+    house = House(
+        handing_on(also=[("delegate", longer)]),
+        job(world),
+        job(world, name="longer", model=Scripted(follow(twice(JOB)))),
+    )
+    task = house.submit("boss")
+    both = list(task.events(subtasks=True))
+    records = stored(house, task.id, subtasks=True)
+    assert seqs(both) == [one.seq for one in records]
+    assert len({one.task for one in both}) == 3
+
+
+def twice(script: Any) -> dict[str, Any]:
+    """The same calls, and then some others."""
+    more = [[("look", {"what": f"{n}"})] for n in range(4)]
+    return {step: [*groups, *more] for step, groups in script.items()}
+
+
+def test_a_page_is_bounded_however_many_sub_tasks_there_are() -> None:
+    # P12
+    house = House(handing_on(also=[("delegate", {**HAND, "goal": "b"})]), job(World()))
+    task = house.submit("boss").id
+    house.finish(task)
+    reader = MemoryReader(house.store, lambda *_: None)
+    wanted, place = Wanted(task=task, subtasks=True), Place()
+    sizes: list[int] = []
+    while (page := read_page(reader, wanted, place)).more:
+        sizes.append(len(page.events))
+        place = page.place
+    assert max(sizes) == PAGE
+    assert len(sizes) > 2
+
+
+def test_a_stop_that_somebody_has_asked_to_end_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = House(job(World()))
+    task = paused(house)
+    answers = iter([True] * 3)
+    monkeypatch.setattr(stands, "is_asked", lambda *_: next(answers, False))
+    began = house.sim.clock.monotonic()
+    seen = list(task.events(until="stopped"))
+    assert seqs(seen) == [one.seq for one in stored(house, task.id)]
+    assert house.sim.clock.monotonic() - began == pytest.approx(3 * LOOK_AGAIN)
 
 
 def test_who_leaves_the_loop_holds_nothing_more() -> None:

@@ -151,6 +151,25 @@ def test_a_task_that_is_paused_is_watched_on_unless_told_to_stop(
     assert seqs([*first, *rest.splitlines()]) == [one.seq for one in records(task.id)]
 
 
+def test_a_stop_that_a_kept_command_will_end_is_watched_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    agent = reporter(World())
+    with opened(Path(STORE), agent) as runtime:
+        task = runtime.submit("agent", "Do it.", budget=Budget(tool_calls=1))
+        assert task.wait(LONG).reason == "budget"
+    code, out, _ = here(capsys, task.id, "--json", "--until", "stopped")
+    assert code == 0
+    assert main(["extend", task.id, "--tool-calls", "9", "--timeout", "0"]) == 3
+    watcher = watching(task.id, "--json", "--until", "stopped")
+    assert watcher.stdout is not None
+    first = [watcher.stdout.readline() for _ in out.splitlines()]
+    with opened(Path(STORE), agent) as runtime:
+        assert runtime.task(task.id).wait(LONG).status == "completed"
+        rest, _ = watcher.communicate(timeout=LONG)
+    assert seqs([*first, *rest.splitlines()]) == [one.seq for one in records(task.id)]
+
+
 def test_an_interrupt_ends_it_quietly(gate: Gate) -> None:
     agent = reporter(
         World(), standing(gate), script={"s": [[("stand", {"what": "x"})]]}

@@ -229,7 +229,6 @@ class Runtime(Submitting, ErasingCalls):
                 journal.close(0.0)
                 raise
             self._waiters.look_again()
-            self._watchers.look_again()
         return journal
 
     def _open_reader(self) -> Reader:

@@ -58,12 +58,6 @@ class Watchers:
             promises = [one.take_promise(due=True) for one in woken]
         _keep(promises)
 
-    def look_again(self) -> None:
-        """Something may have come unheard: have every watcher read."""
-        with self._lock:
-            promises = [one.take_promise(due=True) for one in self.alive]
-        _keep(promises)
-
     def say(self, piece: Piece) -> None:
         """A model has said something; nobody waits for those who do not listen."""
         if not self._all:

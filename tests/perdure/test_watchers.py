@@ -135,7 +135,7 @@ def test_watches_may_end_while_another_thread_wakes_them(watchers: Watchers) -> 
         try:
             while not over.is_set():
                 watchers.news(["t-1"])
-                watchers.look_again()
+                watchers.say(piece(0))
         except BaseException as error:
             errors.append(error)
 

@@ -150,11 +150,10 @@ class Policies:
 
     def recall(self, entries: Sequence[Entry]) -> None:
         """Learn again from the record what the step's newest calls brought."""
-        opened = {op.op for op in self._task.state.open_ops()}
         self._ended.clear()
         for entry in entries:
             mine = entry.kind == "tool" and entry.undoes is None
-            if mine and entry.status != "pending" and entry.op not in opened:
+            if mine and entry.status != "pending":
                 self._keep(entry.op, entry.name, entry)
 
     def _keep(self, op: int, tool: str, outcome: Replied | Entry) -> None:

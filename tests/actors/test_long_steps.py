@@ -118,8 +118,9 @@ def test_a_call_of_a_policy_costs_as_many_bytes_late_as_early() -> None:
     for op in (2 * KEPT, 10 * KEPT, 18 * KEPT):
         house.until_hit("effect.recorded", op=op)
         sizes.append(sum(len(record.body) for record in house.store.log))
-        newest, _ = house.store.snapshots[names.ledger(task.id)][-1]
-        snapshots.append(len(newest.body))
+        streams = (names.ledger(task.id), f"task/{task.id}")
+        newest = [house.store.snapshots[name][-1][0] for name in streams]
+        snapshots.append(sum(len(one.body) for one in newest))
     assert house.finish(task.id).output == "ok"
     early, late = sizes[1] - sizes[0], sizes[2] - sizes[1]
     assert late < 1.02 * early

@@ -15,7 +15,13 @@ from pathlib import Path
 
 from wheel import ROOT, build
 
-EXTRAS = ("demo", "openai", "prices", "tokens")  # users'; test tools take no floor
+EXTRAS = (
+    "demo",
+    "openai",
+    "postgres",
+    "prices",
+    "tokens",
+)  # users'; test tools take no floor
 
 
 def floors() -> list[str]:
@@ -29,7 +35,9 @@ def floors() -> list[str]:
         wanted += project["optional-dependencies"][extra]
     pins = []
     for requirement in wanted:
-        match = re.match(r"([A-Za-z0-9._-]+)\s*>=\s*([0-9][0-9A-Za-z.]*)", requirement)
+        match = re.match(
+            r"([A-Za-z0-9._-]+(?:\[\w+\])?)\s*>=\s*([0-9][0-9A-Za-z.]*)", requirement
+        )
         if match is None:
             sys.exit(f"{requirement!r} has no lower bound: write it as name>=version")
         pins.append(f"{match[1]}=={match[2]}")

@@ -64,7 +64,7 @@ cancel, resume, retry, fork, extend, limit, approve, reject, answer, steer, reso
 know, confirm, drop and erase are kept in the store and applied by the runtime that has
 it open, else by the next one. They wait --timeout seconds (5) for its answer.
 
-The store is --store PATH, else PERDURE_STORE, else ./tasks.db. With --json the last
+The store is --store PATH|URL, else PERDURE_STORE, else ./tasks.db. With --json the last
 line of stdout is one JSON value.
 
 exit codes:
@@ -229,9 +229,10 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 def _reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store",
-        metavar="PATH",
+        metavar="PATH|URL",
         default=os.environ.get("PERDURE_STORE") or STORE,
-        help=f"the store's file (PERDURE_STORE, else ./{STORE})",
+        help="its file, dir:FOLDER or postgresql://HOST/DATABASE (PERDURE_STORE, else "
+        f"./{STORE})",
     )
     parser.add_argument(
         "--json", action="store_true", help="end with one JSON value on a line"

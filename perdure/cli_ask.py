@@ -25,7 +25,8 @@ from .cli import DONE, NOT_ENDED, UNDONE, complain, say, say_json, text
 from .erasing import check_by
 from .errors import Misuse
 from .result import ENDED
-from .storage.inbox import ANSWERS, Inbox
+from .storage.address import open_inbox
+from .storage.inbox import ANSWERS
 from .storage.reader import Reader, open_reader
 from .storage.records import Command
 from .views_approvals import call_instead, find_approval
@@ -146,7 +147,7 @@ def send(
         at=time.time(),
         body=msgspec.json.encode(body),
     )
-    with Inbox(arguments.store) as inbox:
+    with open_inbox(arguments.store) as inbox:
         inbox.send(command)
     answer = _answer(reader, command.id, arguments.timeout)
     return _report(arguments, command, answer)

@@ -20,6 +20,7 @@ from .actors.errors import Misuse
 from .actors.memory.library import INDEX
 from .events import DOMAIN
 from .logfile import FileSink
+from .storage.address import file_of
 from .storage.listeners import EVENTS as WARNED
 from .supervision.events import EVENTS
 
@@ -186,10 +187,9 @@ def check_log(log: Any, store: Any) -> None:
             "or nothing for the stdlib logger 'perdure'"
         )
     path = Path(os.path.realpath(log))
-    if isinstance(store, str | os.PathLike):
-        own = os.path.realpath(store)
-        if str(path) in {own, *(own + end for end in STORE_ENDS)}:
-            raise Misuse(f"log={str(log)!r} is the store's own file; give another one")
+    own = file_of(store) if isinstance(store, str | os.PathLike) else None
+    if own is not None and str(path) in {f"{own}{end}" for end in ("", *STORE_ENDS)}:
+        raise Misuse(f"log={str(log)!r} is the store's own file; give another one")
     if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
         raise Misuse(
             f"log={str(log)!r} cannot be written: "

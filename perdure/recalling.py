@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from .actors import names
@@ -19,6 +18,7 @@ from .actors.memory.vectors import Vectors
 from .asking import ASK_TIMEOUT, Asking
 from .errors import Misuse, RuntimeClosed, StoreRefused
 from .folds import event_of
+from .storage.address import file_of
 from .storage.reader import Reader
 from .supervision.dispatch import Dispatcher
 from .supervision.promise import Promise
@@ -134,8 +134,7 @@ def library_of(
         dispatcher.log(event, **fields)  # its system's, from when there is one
 
     path = None
-    if isinstance(store, str | os.PathLike):
-        real = Path(os.path.realpath(store))
+    if isinstance(store, str | os.PathLike) and (real := file_of(store)):
         path = real.with_name(real.name + INDEX)
     return Library(
         dispatcher=dispatcher,

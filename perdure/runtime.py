@@ -8,7 +8,6 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -37,12 +36,12 @@ from .errors import (
 from .logs import check_log, open_sink
 from .reading import Reading
 from .recalling import check_vectors, library_of
+from .storage.address import backend_of
 from .storage.backend import Backend
 from .storage.codec import Codec
 from .storage.errors import StorageError, StoreLocked
 from .storage.journal import Journal
 from .storage.reader import Reader, open_reader
-from .storage.sqlite import SqliteBackend
 from .submission import (
     agents_by_name,
     baseline_with,
@@ -71,8 +70,9 @@ class Runtime(Submitting, ErasingCalls):
     opening. One process at a time owns a store; reading needs no ownership.
 
     Args:
-        store: path of the store file; it is made where it does not exist. Tests give
-            a back end of `perdure.testing`.
+        store: where its store is: a file's path, ``dir:FOLDER`` for a folder of JSON
+            files, or ``postgresql://HOST/DATABASE`` (extra ``postgres``); it is made
+            where it does not exist. Tests give a back end of `perdure.testing`.
         agents: who may be given tasks; two of one name are refused.
         pool: limits that all tasks share.
         limits: how often services may be called: one `RateLimit` a service.
@@ -208,7 +208,7 @@ class Runtime(Submitting, ErasingCalls):
         store = self._store
         if isinstance(store, str | os.PathLike):
             first = self._teller is None
-            backend: Backend = SqliteBackend(Path(store), create=first)
+            backend: Backend = backend_of(store, create=first)
         else:
             backend = store
         journal = Journal(

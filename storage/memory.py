@@ -16,7 +16,7 @@ from .errors import Fenced, StoreLocked
 from .inbox import ANSWERS, check_command, sent_before
 from .records import Command, Head, Record, Row, Snapshot, in_family, snapshot_checksum
 
-__all__ = ["MemoryBackend", "MemoryStore"]
+__all__ = ["MemoryBackend", "MemoryReader", "MemoryStore", "keep_snapshot"]
 
 KEPT_SNAPSHOTS = 2  # per stream
 
@@ -166,7 +166,7 @@ class MemoryBackend:
                 records = store.streams.get(snapshot.stream, [])
                 covered = records[snapshot.version - 1 : snapshot.version]
                 if [record.seq for record in covered] == [snapshot.covers]:
-                    _keep(store, snapshot)
+                    keep_snapshot(store, snapshot)
                     self._new_snapshots = True
                 else:
                     refused.append(snapshot)
@@ -212,7 +212,8 @@ class MemoryBackend:
             )
 
 
-def _keep(store: MemoryStore, snapshot: Snapshot) -> None:
+def keep_snapshot(store: MemoryStore, snapshot: Snapshot) -> None:
+    """Show a snapshot, and the newest one before it."""
     kept = [(snapshot, snapshot_checksum(snapshot))]
     for older, checksum in store.snapshots.get(snapshot.stream, []):
         if older.version < snapshot.version:

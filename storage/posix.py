@@ -5,11 +5,20 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import StoreLocked
 
-__all__ = ["OwnerLock", "create_private", "forget_cached", "sync_folder"]
+__all__ = [
+    "PRIVATE",
+    "OwnerLock",
+    "create_private",
+    "forget_cached",
+    "locked",
+    "sync_folder",
+]
 
 PRIVATE = 0o600
 OWNER_TEXT = 200  # bytes
@@ -71,6 +80,17 @@ os.register_at_fork(after_in_child=_drop_all_in_child)
 def create_private(path: Path) -> None:
     """Make an empty file that only its owner may read or write."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file for the length of a with block; waits for who has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

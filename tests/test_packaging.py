@@ -15,13 +15,15 @@ IMPORT_COST = 0.3  # seconds of CPU
 IMPORT_EVERYTHING = """
 import importlib, json, pkgutil, perdure
 found = [m.name for m in pkgutil.walk_packages(perdure.__path__, "perdure.")]
+others = {"perdure.testing.fixtures": "pytest", "perdure.storage.postgres": "psycopg"}
 for name in found:
-    if not name.endswith("__main__") and name != "perdure.testing.fixtures":
+    needs = [module for begins, module in others.items() if name.startswith(begins)]
+    if name.endswith("__main__"):
+        continue
+    try:
         importlib.import_module(name)
-try:  # the one module that is for pytest alone
-    importlib.import_module("perdure.testing.fixtures")
-except ModuleNotFoundError as error:
-    assert error.name == "pytest"
+    except ModuleNotFoundError as error:  # what is for an extra, or for pytest, alone
+        assert [error.name] == needs, name
 print(json.dumps([perdure.__file__, found]))
 """
 IMPORT_ONCE = """

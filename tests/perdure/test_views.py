@@ -18,7 +18,7 @@ from perdure.storage.base_reader import Reader
 from perdure.storage.codec import Codec
 from perdure.storage.memory import MemoryBackend
 from perdure.storage.records import Row
-from tests.storage.support import Bench, draft
+from perdure.testing.journal_contract.bench import Bench, draft
 
 STEPS = ("look", "send")
 

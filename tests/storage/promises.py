@@ -16,7 +16,7 @@ from perdure.storage.base_reader import Reader
 from perdure.storage.errors import StorageError
 from perdure.storage.records import Draft, Lease, Record, Row, Snapshot, blob_digest
 from perdure.storage.sqlite import SqliteBackend
-from tests.storage.support import Bench, draft, snapshot_of
+from perdure.testing.journal_contract.bench import Bench, draft, snapshot_of
 
 __all__ = ["Broken", "Load"]
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import apsw
 import msgspec
+import psycopg
 import pytest
 
+from perdure.storage.folder import FolderBackend
+from perdure.storage.folder_inbox import FolderInbox
 from perdure.storage.inbox import Inbox
 from perdure.storage.memory import MemoryBackend, MemoryStore
+from perdure.storage.postgres import PostgresBackend
+from perdure.storage.postgres_inbox import PostgresInbox
 from perdure.storage.records import Command, snapshot_checksum
 from perdure.storage.sqlite import SqliteBackend
-from tests.storage.contract import AppendContract
-from tests.storage.contract_erase import EraseContract
-from tests.storage.contract_forget import ForgetContract
-from tests.storage.contract_inbox import InboxContract
-from tests.storage.contract_reading import ReadContract
-from tests.storage.support import Bench
+from perdure.testing.journal_contract import ALL, Bench, JournalContract
 
 
 class SqliteWorld:
@@ -70,6 +71,120 @@ class SqliteWorld:
         connection.close()
 
 
+class PostgresWorld:
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.benches: list[Bench] = []
+
+    def open(self, **options: Any) -> Bench:
+        bench = Bench(PostgresBackend(self.url), **options)
+        self.benches.append(bench)
+        return bench
+
+    def kill(self, bench: Bench) -> None:
+        bench.backend.abandon()
+
+    def send(self, command: Command) -> None:
+        with PostgresInbox(self.url) as inbox:
+            inbox.send(command)
+
+    def usurp(self) -> None:
+        self._execute("UPDATE perdure_owner SET epoch = epoch + 1")
+
+    def spoil_record(self, seq: int) -> None:
+        self._execute(
+            "UPDATE perdure_records SET body = body || ' ' WHERE seq = %s", seq
+        )
+
+    def spoil_snapshot(self, stream: str, version: int) -> None:
+        self._execute(
+            "UPDATE perdure_snapshots SET body = body || ' ' WHERE version = %s",
+            version,
+        )
+
+    def advance_snapshot(self, stream: str, version: int, ahead: int) -> None:
+        with PostgresBackend(self.url).reader(lambda *_: None) as reader:
+            (snapshot,) = reader.snapshots(stream)
+        moved = msgspec.structs.replace(snapshot, version=ahead)
+        self._execute(
+            "UPDATE perdure_snapshots SET version = %s, checksum = %s",
+            ahead,
+            snapshot_checksum(moved),
+        )
+
+    def close(self) -> None:
+        for bench in self.benches:
+            bench.backend.abandon()
+
+    def _execute(self, sql: str, *params: Any) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(sql, params)
+
+
+def compact(value: Any) -> str:
+    """As the store writes it, so that bodies keep their bytes."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+class FolderWorld:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.benches: list[Bench] = []
+
+    def open(self, **options: Any) -> Bench:
+        bench = Bench(FolderBackend(self.path), **options)
+        self.benches.append(bench)
+        return bench
+
+    def kill(self, bench: Bench) -> None:
+        bench.backend.abandon()
+
+    def send(self, command: Command) -> None:
+        with FolderInbox(self.path) as inbox:
+            inbox.send(command)
+
+    def usurp(self) -> None:
+        mark = json.loads((self.path / "store.json").read_text())
+        mark["epoch"] += 1
+        (self.path / "store.json").write_text(json.dumps(mark))
+
+    def spoil_record(self, seq: int) -> None:
+        for file in (self.path / "log").glob("*.json"):
+            whole = json.loads(file.read_text())
+            for record in whole["records"]:
+                if record["seq"] == seq:
+                    record["body"] = {"json": {"spoilt": True}}
+            file.write_text(compact(whole))
+        self._forget()
+
+    def spoil_snapshot(self, stream: str, version: int) -> None:
+        self._change(version, {"body": {"json": {"spoilt": True}}})
+
+    def advance_snapshot(self, stream: str, version: int, ahead: int) -> None:
+        with FolderBackend(self.path).reader(lambda *_: None) as reader:
+            (snapshot,) = reader.snapshots(stream)
+        moved = msgspec.structs.replace(snapshot, version=ahead)
+        checksum = snapshot_checksum(moved)
+        self._change(version, {"version": ahead, "checksum": checksum})
+
+    def close(self) -> None:
+        for bench in self.benches:
+            bench.backend.abandon()
+
+    def _change(self, version: int, fields: dict[str, Any]) -> None:
+        for file in (self.path / "snapshots").glob("*.json"):
+            kept = json.loads(file.read_text())
+            kept = [one | fields if one["version"] == version else one for one in kept]
+            file.write_text(compact(kept))
+        self._forget()
+
+    def _forget(self) -> None:
+        """Have the owner read the files again, as the next one would."""
+        for bench in self.benches:
+            assert isinstance(bench.backend, FolderBackend)
+            bench.backend._image.forget()
+
+
 class MemoryWorld:
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -114,9 +229,7 @@ class MemoryWorld:
                     kept[place] = (moved, snapshot_checksum(moved))
 
 
-class TestSqliteJournal(
-    AppendContract, EraseContract, ForgetContract, ReadContract, InboxContract
-):
+class TestSqliteJournal(JournalContract):
     @pytest.fixture
     def world(self, tmp_path: Path) -> Iterator[SqliteWorld]:
         world = SqliteWorld(tmp_path / "tasks.db")
@@ -124,9 +237,33 @@ class TestSqliteJournal(
         world.close()
 
 
-class TestMemoryJournal(
-    AppendContract, EraseContract, ForgetContract, ReadContract, InboxContract
-):
+class TestPostgresJournal(JournalContract):
+    @pytest.fixture
+    def world(self, postgres: str) -> Iterator[PostgresWorld]:
+        world = PostgresWorld(postgres)
+        yield world
+        world.close()
+
+
+class TestFolderJournal(JournalContract):
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> Iterator[FolderWorld]:
+        world = FolderWorld(tmp_path / "tasks")
+        yield world
+        world.close()
+
+
+class TestMemoryJournal(JournalContract):
+    @pytest.fixture
+    def world(self) -> MemoryWorld:
+        return MemoryWorld()
+
+
+class TestALesserJournal(JournalContract):
+    """A back end that says what it lacks is held to the rest."""
+
+    capabilities = ALL - {"erase", "inbox", "snapshots", "spoil"}
+
     @pytest.fixture
     def world(self) -> MemoryWorld:
         return MemoryWorld()

@@ -14,9 +14,9 @@ import pytest
 from perdure.storage.errors import Rejected, StorageError, StoreFailed, StoreTrouble
 from perdure.storage.reader import open_reader
 from perdure.storage.sqlite import SqliteBackend
+from perdure.testing.journal_contract.bench import Bench
 from tests.storage.power import Disk, Fault
 from tests.storage.promises import Load
-from tests.storage.support import Bench
 
 FULL, READONLY = apsw.SQLITE_FULL, apsw.SQLITE_READONLY
 ERRORS = [

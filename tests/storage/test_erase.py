@@ -17,8 +17,8 @@ from perdure.storage.inbox import Inbox
 from perdure.storage.reader import open_reader
 from perdure.storage.records import Command, Row
 from perdure.storage.sqlite import SqliteBackend
+from perdure.testing.journal_contract.bench import Bench, draft, snapshot_of
 from tests.storage.power import Disk
-from tests.storage.support import Bench, draft, snapshot_of
 
 ROOT = Path(__file__).parents[2]
 SECRET = b"Orchard Lane 7"

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.storage.reader import open_reader
 from perdure.storage.sqlite import SqliteBackend
-from tests.storage.support import Bench
+from perdure.testing.journal_contract.bench import Bench
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,7 +23,7 @@ import os, signal, sys
 store, root, point, nth = sys.argv[1:]
 sys.path.insert(0, root)
 from perdure.storage.sqlite import SqliteBackend
-from tests.storage.support import Bench, row, snapshot_of
+from perdure.testing.journal_contract.bench import Bench, row, snapshot_of
 passed = 0
 def hit(name, subject):
     global passed

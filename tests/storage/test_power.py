@@ -16,10 +16,10 @@ from perdure.storage.errors import CannotOpen, NewerLayout, NotAStore
 from perdure.storage.layout import LAYOUT
 from perdure.storage.reader import open_reader
 from perdure.storage.sqlite import SqliteBackend
+from perdure.testing.journal_contract.bench import Bench
 from tests.storage.cuts import cut
 from tests.storage.power import Disk
 from tests.storage.promises import Load
-from tests.storage.support import Bench
 
 CUTS = 50
 CATCHING = 70  # seeds in which a broken store must show

@@ -24,7 +24,7 @@ from perdure.storage.layout import LAYOUT
 from perdure.storage.reader import open_reader
 from perdure.storage.sqlite import SqliteBackend
 from perdure.storage.writer import IDLE
-from tests.storage.support import Bench, row, snapshot_of
+from perdure.testing.journal_contract.bench import Bench, row, snapshot_of
 
 
 def snapshot_tree(folder: Path) -> dict[str, tuple[int, bytes | None]]:
@@ -345,7 +345,7 @@ sys.path.insert(0, sys.argv[2])
 from perdure.storage.errors import Fenced
 from perdure.storage.sqlite import SqliteBackend
 from perdure.storage.writer import IDLE
-from tests.storage.support import Bench
+from perdure.testing.journal_contract.bench import Bench
 bench = Bench(SqliteBackend(sys.argv[1]))
 lease = bench.lease("a")
 read, write = os.pipe()

@@ -13,7 +13,7 @@ import pytest
 from perdure.storage.errors import StorageError, StoreFailed, StoreTrouble
 from perdure.storage.memory import MemoryBackend
 from perdure.storage.sqlite import SqliteBackend
-from tests.storage.support import Bench, OnThread, draft, snapshot_of
+from perdure.testing.journal_contract.bench import Bench, OnThread, draft, snapshot_of
 
 
 class Flaky(MemoryBackend):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from perdure.storage.errors import Fenced, Rejected
-from perdure.storage.records import Command, Draft, Lease, Record, blob_digest
-from tests.storage.support import Bench, draft, row
+from ...storage.errors import Fenced, Rejected
+from ...storage.records import Command, Draft, Lease, Record, blob_digest
+from .bench import Bench, draft, row
+
+__all__ = ["AppendContract", "World", "error_of", "fenced", "refusal"]
 
 E = TypeVar("E", bound=Exception)
 

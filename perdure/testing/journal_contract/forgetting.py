@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from perdure.storage.errors import Fenced
-from perdure.storage.records import Lease
-from tests.storage.contract import World, error_of, fenced
-from tests.storage.support import Bench
+from ...storage.errors import Fenced
+from ...storage.records import Lease
+from .appending import World, error_of, fenced
+from .bench import Bench
+
+__all__ = ["ForgetContract"]
 
 
 class ForgetContract:

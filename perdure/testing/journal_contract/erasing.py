@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from perdure.storage.erasure import ERASED, Erasure, Redaction
-from perdure.storage.errors import Fenced, Rejected
-from perdure.storage.inbox import answer_row
-from perdure.storage.records import Lease, Record, blob_digest
-from tests.storage.contract import World, error_of, fenced
-from tests.storage.contract_inbox import command
-from tests.storage.support import Bench, draft, row, snapshot_of
+from ...storage.base_reader import Reader
+from ...storage.erasure import ERASED, Erasure, Redaction
+from ...storage.errors import Fenced, Rejected
+from ...storage.inbox import answer_row
+from ...storage.records import Lease, Record, blob_digest
+from .appending import World, error_of, fenced
+from .bench import Bench, draft, row, snapshot_of
+from .capabilities import all_need, needs
+from .inbox import command
+
+__all__ = ["EraseContract"]
 
 BIG = b"a big value of task 1"
 
 
+@all_need("erase")
 class EraseContract:
     """All of it goes, or nothing; whatever else is there does not move."""
 
@@ -34,7 +39,11 @@ class EraseContract:
         last = records[-1].seq
         erase(bench, Erasure(families=("task/1", "task/10")))
         pages = [0]
-        while page := bench.read(lambda r, seen=pages: r.records(seen[-1], limit=1)):
+
+        def following(reader: Reader) -> list[Record]:
+            return reader.records(pages[-1], limit=1)
+
+        while page := bench.read(following):
             pages += [one.seq for one in page]
         assert pages == [0, *before, last + 1]
         world.kill(bench)
@@ -63,6 +72,7 @@ class EraseContract:
             "version 1 was given, 2 is the next"
         )
 
+    @needs("snapshots")
     def test_snapshots_that_may_hold_it_go(self, world: World) -> None:
         bench, records = worked(world)
         for record in records:
@@ -73,10 +83,12 @@ class EraseContract:
         late = bench.append(bench.lease("task/1/ledger"), 3)[0]
         bench.journal.snapshot(snapshot_of(late))  # not written before it goes
         erase(bench, Erasure(families=("task/1",), redactions=(redaction(other),)))
-        left = {
-            stream: len(bench.read(lambda r, s=stream: r.snapshots(s)))
-            for stream in ("task/1", "task/1/ledger", "task/2", "pool")
-        }
+        streams = ("task/1", "task/1/ledger", "task/2", "pool")
+
+        def snapshots(reader: Reader) -> dict[str, int]:
+            return {stream: len(reader.snapshots(stream)) for stream in streams}
+
+        left = bench.read(snapshots)
         assert left == {"task/1": 0, "task/1/ledger": 0, "task/2": 0, "pool": 1}
 
     def test_whoever_wrote_the_family_is_fenced(self, world: World) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.storage.errors import Rejected
-from perdure.storage.inbox import ANSWERS, MAX_COMMAND, answer_row
-from perdure.storage.records import Command
-from tests.storage.contract import World, error_of
-from tests.storage.support import Bench, draft
+from ...storage.errors import Rejected
+from ...storage.inbox import ANSWERS, MAX_COMMAND, answer_row
+from ...storage.records import Command
+from .appending import World, error_of
+from .bench import Bench, draft
+from .capabilities import all_need
+
+__all__ = ["InboxContract", "command"]
 
 
 def command(name: str, **fields: Any) -> Command:
@@ -21,6 +24,7 @@ def ids(bench: Bench, after: int = 0) -> list[str]:
     return [one.id for one in bench.read(lambda reader: reader.commands(after))]
 
 
+@all_need("inbox")
 class InboxContract:
     """Commands are durable rows, in order, answered with what they did."""
 

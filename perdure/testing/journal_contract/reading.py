@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.storage.errors import StoreFailed, Undecodable
-from tests.storage.contract import World, error_of
-from tests.storage.support import row, snapshot_of
+from ...storage.errors import StoreFailed, Undecodable
+from .appending import World, error_of
+from .bench import row, snapshot_of
+from .capabilities import needs
+
+__all__ = ["ReadContract"]
 
 
 class ReadContract:
@@ -27,7 +30,7 @@ class ReadContract:
     def test_a_read_that_raises_answers_with_its_error(self, world: World) -> None:
         bench = world.open()
         answers: list[object] = []
-        bench.journal.read(lambda reader: 1 // 0, answers.append)
+        bench.journal.read(lambda _: 1 // 0, answers.append)
         bench.journal.serve_reads()
         assert isinstance(answers[0], ZeroDivisionError)
         assert bench.load("a").head == 0
@@ -59,6 +62,7 @@ class ReadContract:
         ]
         assert bench.read(lambda r: r.durable_seq) == 8
 
+    @needs("spoil")
     def test_a_stretch_of_one_stream_is_read_from_any_version(
         self, world: World
     ) -> None:
@@ -81,6 +85,7 @@ class ReadContract:
         )
         assert error.subject == "record 2 of task/1"
 
+    @needs("spoil")
     def test_a_spoilt_record_is_refused_and_the_rest_is_read(
         self, world: World
     ) -> None:
@@ -96,6 +101,7 @@ class ReadContract:
 
     # -- snapshots ---------------------------------------------------------------
 
+    @needs("snapshots")
     def test_a_load_is_the_newest_snapshot_and_its_tail(self, world: World) -> None:
         bench = world.open()
         lease = bench.lease("a")
@@ -107,6 +113,7 @@ class ReadContract:
         assert [record.version for record in loaded.records] == [3]
         assert (loaded.head, loaded.seq) == (3, 3)
 
+    @needs("snapshots")
     def test_the_newest_two_snapshots_are_kept(self, world: World) -> None:
         bench = world.open()
         lease = bench.lease("a")
@@ -117,9 +124,10 @@ class ReadContract:
         kept = bench.read(lambda r: r.snapshots("a"))
         assert [snapshot.version for snapshot in kept] == [3, 2]
 
+    @needs("snapshots")
     def test_a_snapshot_waits_for_the_records_it_covers(self, world: World) -> None:
         points: list[str] = []
-        bench = world.open(hit=lambda point, subject: points.append(point))
+        bench = world.open(hit=lambda point, _: points.append(point))
         (record,) = bench.append(bench.lease("a"), 1)
         bench.journal.snapshot(snapshot_of(record))
         points.clear()
@@ -129,6 +137,7 @@ class ReadContract:
         )
         assert points[-1] == "snapshot.write.after"
 
+    @needs("snapshots", "spoil")
     def test_a_spoilt_snapshot_gives_way_to_the_older_one(self, world: World) -> None:
         bench = world.open()
         lease = bench.lease("a")
@@ -142,6 +151,7 @@ class ReadContract:
         assert loaded.snapshot.version == 2
         assert bench.skipped() == [(3, "bad checksum")]
 
+    @needs("snapshots")
     def test_without_a_usable_snapshot_everything_is_replayed(
         self, world: World
     ) -> None:
@@ -165,6 +175,7 @@ class ReadContract:
             (1, "not usable by this code"),
         ]
 
+    @needs("snapshots", "spoil")
     def test_a_snapshot_ahead_of_its_stream_is_discarded(self, world: World) -> None:
         bench = world.open()
         (record,) = bench.append(bench.lease("a"), 1)
@@ -176,6 +187,7 @@ class ReadContract:
         assert [r.version for r in loaded.records] == [1]
         assert bench.skipped() == [(5, "ahead of its stream")]
 
+    @needs("snapshots")
     def test_a_snapshot_of_records_that_were_left_out_is_not_written(
         self, world: World
     ) -> None:

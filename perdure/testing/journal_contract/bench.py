@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.storage.backend import Backend
-from perdure.storage.journal import Journal
-from perdure.storage.records import Draft, Lease, Loaded, Record, Row, Snapshot
+from ...storage.backend import Backend
+from ...storage.journal import Journal
+from ...storage.records import Draft, Lease, Loaded, Record, Row, Snapshot
+
+__all__ = ["Bench", "ByHand", "OnThread", "draft", "row", "snapshot_of"]
 
 
 class ByHand:

@@ -1,0 +1,270 @@
+"""The store in a PostgreSQL database, with a commit of its own for each batch.
+
+One connection writes. It holds an advisory lock of the session: who has it owns the
+store, and the server gives it back when the connection ends, however it ends. A batch
+is one call of a function of the store's, so that it costs one round trip, commit
+included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psycopg
+
+from .backend import Batch, Opening, Warn
+from .base_reader import Reader
+from .errors import CannotOpen, Fenced, StoreFailed, StoreLocked
+from .postgres_erase import erase, is_scrub_due, rebuild
+from .postgres_reader import PostgresReader
+from .postgres_schema import LAYOUT, SCHEMA
+from .postgres_server import connect, errors_of, is_missing, look, shown
+from .records import Record, Snapshot, snapshot_checksum
+
+__all__ = ["INBOX_CHANNEL", "PostgresBackend"]
+
+INBOX_CHANNEL = "perdure_inbox"
+_LOCK = "SELECT pg_try_advisory_lock('perdure_owner'::regclass::oid::bigint)"
+_OWNER = """
+SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted
+    AND (classid::bigint << 32) + objid::bigint
+        = 'perdure_owner'::regclass::oid::bigint
+"""
+_APPEND = f"SELECT perdure_append({', '.join(['%s'] * 20)})"
+_COLUMNS = Record.__struct_fields__
+_STALE = "PD001"  # what perdure_append raises for another epoch
+_SNAPSHOT = """
+INSERT INTO perdure_snapshots
+SELECT %(stream)s, %(version)s, %(covers)s, %(state_schema)s, %(at)s, %(reason)s,
+    %(body)s, %(checksum)s
+WHERE EXISTS (SELECT 1 FROM perdure_records
+    WHERE seq = %(covers)s AND stream = %(stream)s AND version = %(version)s)
+ON CONFLICT (stream, version) DO UPDATE SET covers = EXCLUDED.covers,
+    state_schema = EXCLUDED.state_schema, at = EXCLUDED.at, reason = EXCLUDED.reason,
+    body = EXCLUDED.body, checksum = EXCLUDED.checksum
+"""
+_KEEP_TWO_SNAPSHOTS = """
+DELETE FROM perdure_snapshots WHERE stream = %(stream)s AND version NOT IN (
+    SELECT version FROM perdure_snapshots
+    WHERE stream = %(stream)s AND version <= %(version)s
+    ORDER BY version DESC LIMIT 2
+)
+"""
+
+
+class PostgresBackend:
+    """One opening of a store in a database.
+
+    Args:
+        url: ``postgresql://HOST/DATABASE``, with all that libpq takes; its tables are
+            made in the first schema of the search path.
+        create: make the tables on `open` where there are none.
+    """
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self._url = url
+        self._create = create
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._readers: list[PostgresReader] = []
+        self._epoch = 0
+        self._written: Batch | None = None
+        self._scrub_due = False
+
+    @property
+    def path(self) -> str:
+        """How messages name this store."""
+        return shown(self._url)
+
+    def open(self) -> Opening:
+        """Become the one owner, and raise the runtime's epoch before any read.
+
+        Raises:
+            CannotOpen: the server cannot be reached, or does not keep what it commits.
+            NotAStore: a table of that name is something else.
+            NewerLayout: a newer perdure made it.
+            StoreLocked: another runtime owns it.
+            StoreTrouble: it is full or busy just now.
+        """
+        self._connection = connect(self._url, write=True)
+        try:
+            with errors_of(self.path):
+                return self._open(self._connection)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _open(self, connection: psycopg.Connection[tuple[Any, ...]]) -> Opening:
+        if _value(connection, "SHOW fsync") != "on":
+            raise CannotOpen(
+                self.path,
+                "its server runs with fsync=off, so that a power cut loses what it "
+                "said was written",
+                "set fsync = on",
+            )
+        if self._create and is_missing(connection):
+            self._make(connection)
+        look(connection, self._url)
+        if not _value(connection, _LOCK):
+            pid = _value(connection, _OWNER)
+            raise StoreLocked(self.path, f"another runtime (server process {pid})")
+        connection.execute(f"LISTEN {INBOX_CHANNEL}")
+        self._epoch = _value(
+            connection, "UPDATE perdure_owner SET epoch = epoch + 1 RETURNING epoch"
+        )
+        last = _value(connection, "SELECT max(seq) FROM perdure_records")
+        self._scrub_due = is_scrub_due(connection)
+        if self._scrub_due:  # the process that erased it has died
+            self.scrub()
+        return Opening(runtime_epoch=self._epoch, last_seq=last or 0)
+
+    def _make(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        with connection.transaction():
+            # Two may come at once; the second finds what the first has made.
+            connection.execute("SELECT pg_advisory_xact_lock(1346720836)")  # "PERD"
+            if is_missing(connection):
+                connection.execute(SCHEMA)
+                connection.execute(
+                    "INSERT INTO perdure_owner VALUES (1, %s, 0)", (LAYOUT,)
+                )
+
+    def write(self, batch: Batch) -> None:
+        """Hold a batch that the next `flush` makes durable, in one round trip."""
+        self._written = batch
+
+    def flush(self) -> None:
+        """Check the runtime's epoch, write and commit; durable when this returns.
+
+        Where the answer is lost, nobody knows whether it is: `StoreFailed`.
+        """
+        batch, self._written = self._written, None
+        if batch is None:
+            return
+        connection = self._db
+        with errors_of(self.path):
+            try:
+                if batch.erasure is None:
+                    self._append(connection, batch)
+                else:
+                    with connection.transaction():
+                        erase(connection, batch.erasure)
+                        self._append(connection, batch)
+            except psycopg.DatabaseError as error:
+                if error.sqlstate != _STALE:
+                    raise
+                raise Fenced(self.path, str(error.diag.message_primary)) from None
+
+    def _append(
+        self, connection: psycopg.Connection[tuple[Any, ...]], batch: Batch
+    ) -> None:
+        records = batch.records
+        kept = [r for r in batch.rows if r.value is not None]
+        gone = [r for r in batch.rows if r.value is None]
+        connection.execute(
+            _APPEND,
+            (
+                self._epoch,
+                *([getattr(r, name) for r in records] for name in _COLUMNS),
+                sorted({r.stream for r in records if r.version == 1}),
+                *_keys(kept),
+                [r.value for r in kept],
+                *_keys(gone),
+                list(batch.blobs),
+                list(batch.blobs.values()),
+            ),
+            binary=True,
+        )
+
+    def rollback(self) -> None:
+        """Forget the batch that `write` was given."""
+        self._written = None
+
+    def scrub(self) -> None:
+        """Rewrite the tables without what a flushed erasure took out.
+
+        The server's own log and backups hold it until they are recycled.
+        """
+        self._scrub_due = True
+        with errors_of(self.path):
+            rebuild(self._db)
+        self._scrub_due = False
+
+    def write_snapshots(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+        """Store snapshots, the newest two a stream; return those not written.
+
+        Their commit does not wait for the disk: the next flush covers it.
+        """
+        connection = self._db
+        refused = []
+        with errors_of(self.path):
+            try:
+                connection.execute("BEGIN")
+                connection.execute("SET LOCAL synchronous_commit = off")
+                for snapshot in snapshots:
+                    values = {
+                        "checksum": snapshot_checksum(snapshot),
+                        **{
+                            name: getattr(snapshot, name)
+                            for name in Snapshot.__struct_fields__
+                        },
+                    }
+                    if connection.execute(_SNAPSHOT, values).rowcount == 0:
+                        refused.append(snapshot)
+                    else:
+                        connection.execute(_KEEP_TWO_SNAPSHOTS, values)
+                connection.execute("COMMIT")
+            except psycopg.Error:
+                if not connection.closed:
+                    connection.rollback()
+                raise
+        return refused
+
+    def reader(self, warn: Warn) -> Reader:
+        """Return a reader on a connection of its own, closed with the backend."""
+        reader = PostgresReader(self._url, warn)
+        self._readers.append(reader)
+        return reader
+
+    def watch(self, notice: Callable[[], object]) -> bool:
+        """The server tells our connection only: say that `changed` is to be asked."""
+        return True
+
+    def changed(self) -> bool:
+        """Tell whether a command was sent since the last call."""
+        with errors_of(self.path):
+            self._db.execute("")  # it tells what it has before it answers
+            return bool(list(self._db.notifies(timeout=0)))
+
+    def tidy(self, *, idle: bool) -> bool:
+        """Go on with a scrub that is due; the rest the server does by itself."""
+        if idle and self._scrub_due:
+            self.scrub()
+        return self._scrub_due
+
+    def close(self) -> None:
+        """Give the store up."""
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Give the store up as it is; nothing more is written to it."""
+        for reader in self._readers:
+            reader.close()
+        self._readers.clear()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @property
+    def _db(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if self._connection is None:
+            raise StoreFailed(self.path, "it is not open")
+        return self._connection
+
+
+def _keys(rows: Sequence[Any]) -> tuple[list[str], list[bytes]]:
+    return [row.space for row in rows], [row.key.encode() for row in rows]
+
+
+def _value(connection: psycopg.Connection[tuple[Any, ...]], sql: str) -> Any:
+    found = connection.execute(sql).fetchone()
+    return None if found is None else found[0]

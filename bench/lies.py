@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 from common import finish, heading, options
 
-from perdure import Agent, Result, Runtime
+from perdure import Agent, Planner, Result, Runtime, ask
 from perdure.actors.acceptance import Accept, View
 from perdure.actors.context.measure import canonical
 from perdure.actors.context.render import moving_data
@@ -37,7 +37,14 @@ from perdure.demo.audit import Event, Journal
 from perdure.demo.child import BUDGET
 from perdure.demo.data import build_database
 from perdure.demo.mail import MailServer, kept
-from perdure.demo.plan import CONSTRAINTS, INSTRUCTIONS, goal, inputs, make_plan
+from perdure.demo.plan import (
+    CONSTRAINTS,
+    INSTRUCTIONS,
+    STEPS,
+    goal,
+    inputs,
+    make_plan,
+)
 from perdure.demo.script import reply as truth
 from perdure.demo.tools import make_tools
 from perdure.demo.workplace import Workplace
@@ -60,6 +67,8 @@ class Lie(msgspec.Struct, frozen=True, kw_only=True):
         status, reason: of the task at its stop.
         never: steps that must not be complete by then.
         crash: where the task's actor crashes first.
+        refused: a plan that the model wrote must have been refused for good.
+        answer: what a person answers at that stop; the job must complete then.
     """
 
     name: str
@@ -68,6 +77,8 @@ class Lie(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     never: tuple[str, ...] = ()
     crash: Fault | None = None
+    refused: bool = False
+    answer: str = ""
 
 
 class Judges:
@@ -170,6 +181,60 @@ def declares_too_much(request: ModelRequest, true: ModelReply) -> ModelReply:
     return _says(canonical(claimed))
 
 
+def _looks(request: ModelRequest) -> bool:
+    return "Look at the plan again" in request.messages[-1]["content"]
+
+
+def _honest(request: ModelRequest) -> ModelReply:
+    """What the demo's model says; it leaves its plan as it is."""
+    if _looks(request):
+        return _says('{"keep": true, "why": "it leads to the goal"}')
+    return truth(request)
+
+
+def _left(*, but: str = "") -> list[dict[str, str]]:
+    """The steps of the second half as they stand, without one."""
+    steps = STEPS[4:]
+    return [{"id": one.id, "goal": one.goal} for one in steps if one.id != but]
+
+
+def leaves_out(request: ModelRequest, true: ModelReply) -> ModelReply:
+    """Revise the plan so that nobody gets a mail, and do not say so."""
+    return _says(canonical({"steps": _left(but="send")})) if _looks(request) else true
+
+
+def drops(request: ModelRequest, true: ModelReply) -> ModelReply:
+    """Do without the mail, and say why, as if nobody had asked for one."""
+    if not _looks(request):
+        return true
+    without = [{"id": "send", "why": "the operator will find the files"}]
+    return _says(canonical({"steps": _left(but="send"), "drop": without}))
+
+
+def another_goal(request: ModelRequest, true: ModelReply) -> ModelReply:
+    """Revise the plan, and the goal with it."""
+    if not _looks(request):
+        return true
+    return _says(canonical({"goal": "Write a short report.", "steps": _left()}))
+
+
+def another_past(request: ModelRequest, true: ModelReply) -> ModelReply:
+    """Revise a step that is completed."""
+    if not _looks(request):
+        return true
+    past = {"id": "check", "goal": "Believe the data."}
+    return _says(canonical({"steps": [past, *_left()]}))
+
+
+def asks(request: ModelRequest, true: ModelReply) -> ModelReply:
+    """Ask to be let off, and do the work once that is denied."""
+    if not _works_on(request, "check") or "on with it" in canonical(request.messages):
+        return true
+    question = {"question": "May I skip the check?", "choices": ["yes", "on with it"]}
+    call = ToolCall(id="off", name="ask", arguments=canonical(question))
+    return ModelReply(content="This looks fine.", tool_calls=(call,))
+
+
 LIES = (
     Lie(
         name="says that all is done",
@@ -208,6 +273,40 @@ LIES = (
         never=("group",),
         crash=Fault(point="task.accepted", subject="check", action="raise"),
     ),
+    Lie(
+        name="leaves a step out of a new plan",
+        tells=leaves_out,
+        status="completed",
+        refused=True,
+    ),
+    Lie(
+        name="drops a step by name",
+        tells=drops,
+        status="paused",
+        reason="question",
+        never=("send",),
+        answer="keep",
+    ),
+    Lie(
+        name="changes the goal",
+        tells=another_goal,
+        status="completed",
+        refused=True,
+    ),
+    Lie(
+        name="changes what is done",
+        tells=another_past,
+        status="completed",
+        refused=True,
+    ),
+    Lie(
+        name="asks a person to be let off",
+        tells=asks,
+        status="paused",
+        reason="question",
+        never=("check",),
+        answer="on with it",
+    ),
 )
 
 
@@ -231,24 +330,27 @@ def tell(lie: Lie, folder: Path) -> dict[str, Any]:
 
         def liar(request: ModelRequest) -> ModelReply:
             nonlocal told
-            true = truth(request)
+            true = _honest(request)
             said = lie.tells(request, true)
             told += said != true
             return said
 
         agent = _agent(place, judges, liar)
         with installed(FaultPlan((lie.crash,))) if lie.crash else nullcontext():
-            result = _run(agent, folder)
+            result, last = _run(agent, folder, lie.answer)
         mails = sum(1 for _ in kept(folder / "mails"))
     events = Journal(folder / "tasks.db").events()
-    done = [step for step, status in result.steps.items() if status == "completed"]
-    wrong = []
+    wrong = _wrong(lie, result)
     if not told:
         wrong.append("it was not told")
-    if result.status != lie.status or (lie.reason and result.reason != lie.reason):
-        wrong.append(f"the task is {result.status}: {result.reason} {result.detail}")
-    wrong += [f"step {step} is complete" for step in lie.never if step in done]
-    if mails != (result.status == "completed"):
+    if lie.answer and last.status != "completed":
+        wrong.append(f"then the task is {last.status}: {last.reason} {last.detail}")
+    given_up = (one.type == "PlanRefused" and one.body["final"] for one in events)
+    if lie.refused and not any(given_up):
+        wrong.append("its plan was not refused")
+    if set(last.steps) != {step.id for step in STEPS}:
+        wrong.append(f"the plan is {', '.join(last.steps)}")
+    if mails != (last.status == "completed"):
         wrong.append(f"{mails} mails")
     return {
         "lie": lie.name,
@@ -258,6 +360,15 @@ def tell(lie: Lie, folder: Path) -> dict[str, Any]:
         "wrong": wrong,
         "unaccepted": judges.without(events),
     }
+
+
+def _wrong(lie: Lie, result: Result) -> list[str]:
+    """What is not as it should be where the task stops first."""
+    wrong = []
+    if result.status != lie.status or (lie.reason and result.reason != lie.reason):
+        wrong.append(f"the task is {result.status}: {result.reason} {result.detail}")
+    done = [step for step, status in result.steps.items() if status == "completed"]
+    return wrong + [f"step {step} is complete" for step in lie.never if step in done]
 
 
 def _agent(
@@ -271,13 +382,15 @@ def _agent(
         name="reporter",
         instructions=INSTRUCTIONS,
         model=Scripted(liar),
-        tools=make_tools(place),
+        tools=[*make_tools(place), ask],
         plan=steps,
+        planner=Planner(triggers=("half",)),
         accept=judges.of("job"),
     )
 
 
-def _run(agent: Agent, folder: Path) -> Result:
+def _run(agent: Agent, folder: Path, answer: str) -> tuple[Result, Result]:
+    """Where the task stops, and where it does once a person has answered."""
     with Runtime(folder / "tasks.db", agents=[agent], log=folder / "log") as runtime:
         task = runtime.submit(
             agent.name,
@@ -286,7 +399,11 @@ def _run(agent: Agent, folder: Path) -> Result:
             constraints=CONSTRAINTS,
             budget=BUDGET,
         )
-        return task.wait(STOP_WITHIN)
+        first = last = task.wait(STOP_WITHIN)
+        for question in runtime.questions() if answer else ():
+            task.answer(question.question, answer)
+            last = task.wait(STOP_WITHIN)
+        return first, last
 
 
 def main() -> None:

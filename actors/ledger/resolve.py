@@ -72,10 +72,14 @@ class Resolver:
         self._ended_at[op] = self._ledger.house.monotonic()
 
     def may_repeat(self, entry: Entry) -> bool:
-        """Whether an unknown attempt may be followed by another without a decision."""
-        if entry.status != "unknown":
+        """Whether an unknown attempt may be followed by another without a decision.
+
+        One that a crash cut off may, however many there were: crash loops are bounded
+        elsewhere, and it need not be this effect that ends the process.
+        """
+        if entry.status != "unknown" or entry.effect != "idempotent":
             return False
-        return entry.effect == "idempotent" and entry.attempt <= REPEATS
+        return entry.by == "recovery" or entry.attempt <= REPEATS
 
     def resolve(self, entry: Entry) -> None:
         """Begin, or go on, with deciding an unknown attempt."""

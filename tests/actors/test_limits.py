@@ -15,6 +15,7 @@ from perdure.actors.events import (
     DecisionMade,
     EffectRecorded,
     EffectRegistered,
+    LoopFound,
     StepEnded,
     TaskPaused,
 )
@@ -184,6 +185,14 @@ def test_calls_beyond_the_limit_of_their_step_are_answered_with_it() -> None:
     assert said[6:] == [limit, limit]
 
 
+def test_calls_that_a_limit_answers_are_no_errors_in_a_row() -> None:
+    model = bounded(8, lambda seen: len(seen) >= 8)
+    house = House(agent(World(), model, Step(id="s", goal="g", max_calls=3)))
+    result = house.run()
+    assert result.status == "completed"
+    assert house.of(f"task/{result.task}", LoopFound) == []
+
+
 @pytest.mark.parametrize("kill_at", [0, 12, 18, 23])
 def test_a_step_that_asks_only_for_more_calls_than_it_may_make_is_limited(
     kill_at: int,
@@ -298,6 +307,7 @@ def test_nothing_runs_beyond_the_deadline_of_its_task(what: str) -> None:
     result = house.finish(task.id)
     assert (result.status, result.reason) == ("paused", "deadline")
     assert (result.condition, result.steps) == ("deadline", {"task": "running"})
+    assert house.of(f"task/{task.id}", StepEnded) == []
     assert until <= house.sim.clock.time() < until + 0.1
     ended = house.of(f"task/{task.id}/ledger", EffectRegistered)
     assert all(one.not_after <= until for one in ended)
@@ -377,6 +387,8 @@ def test_a_task_that_crashed_past_its_deadline_asks_no_model_before_it_says_so()
     house.reopen()
     assert house.finish(task.id).reason == "deadline"
     assert len(model.requests) == asked
+    decided = house.of(f"task/{task.id}", DecisionMade)
+    assert all(one.action != CallModel(purpose="declare") for one in decided)
 
 
 # ── checkpoints ──────────────────────────────────────────────────────────────────

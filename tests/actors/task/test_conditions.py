@@ -154,6 +154,14 @@ def test_a_condition_says_by_name_that_it_holds_and_nobody_asks_the_model(
     assert not any(isinstance(one, AskModel) for one in due(state, **options))
 
 
+def test_a_circle_of_one_step_is_none_of_the_next_however_often_that_was_tried() -> (
+    None
+):
+    stuck = (submitted("a", "b"), started("a"), circle("repeat"), ended("a", "failed"))
+    assert fold(*stuck, started("a", attempt=2)).guard.stage == "stop"
+    assert fold(*stuck, started("b", attempt=2)).guard.stage is None
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_without_what_makes_it_hold_the_loop_goes_on(name: str) -> None:
     events, options, _ = HOLDS[name]

@@ -98,6 +98,7 @@ def test_a_reply_without_calls_is_an_answer_to_be_judged() -> None:
 
 
 def test_a_refused_answer_costs_an_iteration() -> None:
+    # B44
     refused = AnswerRefused(op=1, step="a", why="no")
     assert due(*RUNNING, ask(1), observed(1), refused) == (AskModel("a", 2),)
 

@@ -65,20 +65,19 @@ def standings(
     steps = {step.id: step for step in plan}
     found: dict[str, Standing] = {}
 
-    def settle(step: PlanStep) -> None:
-        for one in step.needs:
-            if one not in found:
-                settle(steps[one])
+    left = list(reversed(plan))  # the first of the plan on top
+    while left:
+        step = left[-1]
+        if before := [steps[one] for one in step.needs if one not in found]:
+            left += before  # not by recursion: a chain may be as long as the plan
+            continue
+        left.pop()
         status = statuses[step.id]
         found[step.id] = (
             _of_pending(step, steps, found)
             if status == "pending"
             else Standing(status=status)
         )
-
-    for step in plan:
-        if step.id not in found:
-            settle(step)
     return {step.id: found[step.id] for step in plan}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, get_args
 
 import msgspec
@@ -96,6 +97,13 @@ def test_a_plan_need_not_be_written_in_the_order_of_its_needs() -> None:
     plan = [step("report", "data"), step("data"), step("more", "data")]
     assert shown(plan) == {"report": "pending", "data": "ready", "more": "pending"}
     assert shown(plan, data="completed")["report"] == "ready"
+
+
+def test_a_chain_may_be_long_and_stand_in_any_order() -> None:
+    names = [f"s{n}" for n in range(3_000)]
+    plan = [step(names[0]), *(step(b, a) for a, b in pairwise(names))][::-1]
+    assert shown(plan, s0="failed")["s2999"] == "blocked"
+    assert shown(plan)["s0"] == "ready"
 
 
 @pytest.mark.parametrize(

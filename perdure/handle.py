@@ -181,7 +181,8 @@ class Handle:
         anew; what was open is not taken along, nor are sub-tasks. What had happened in
         that step the model is told. The fork has an id, a budget and a ledger of its
         own: it has no right to the effects of this task, and the same call is another
-        effect. Agent, its rules and baseline are those of now.
+        effect, also where a completed step is done again there. Agent, its rules and
+        baseline are those of now; a deadline that has passed is dropped.
 
         Args:
             at: a `seq` of the log; the task is forked as it was then. Now by default.

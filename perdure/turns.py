@@ -137,7 +137,7 @@ _SAYS: dict[type[Event], Callable[[Any], str]] = {
     ),
     events.QuestionExpired: lambda event: f"{event.question}: nobody answered in time",
     events.StepRetried: lambda event: (
-        f"{event.step} is done again, and with it {', '.join(event.steps)}"
+        f"done again from step {event.step}: {', '.join(event.steps)}"
     ),
     events.SubtaskStarted: lambda event: f"handed on to task {event.child}",
     events.SubtaskEnded: lambda event: f"task {event.child} is {event.status}",

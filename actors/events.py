@@ -1127,7 +1127,8 @@ class EstimatesLearned(Event, frozen=True, kw_only=True):
 class TaskQueued(Event, frozen=True, kw_only=True):
     """The task waits for a slot, at the place of this record.
 
-    It gets none before second `not_before` since the epoch.
+    It gets none before second `not_before` since the epoch; a fork begins with so many
+    `notes` of people.
     """
 
     task: str
@@ -1137,6 +1138,7 @@ class TaskQueued(Event, frozen=True, kw_only=True):
     key: str | None
     not_before: float | None = None
     parent: str = ""
+    notes: int = 0
 
 
 class TaskWoken(Event, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ def enter(
     begins: Sequence[Event] = (),
     beside: Sequence[Event] = (),
     rows: Sequence[Row] = (),
+    notes: int = 0,
 ) -> int:
     """Queue a task; return the last seq. Raises Rejected or Fenced.
 
@@ -35,6 +36,7 @@ def enter(
         task: the submission, the first event of its stream.
         begins: the events that follow it there.
         beside: events of the queue's own stream, with `rows`.
+        notes: how many of people's it begins with.
     """
     stream = f"task/{task.task}"
     mine = [task_row(task, "queued")]
@@ -55,6 +57,7 @@ def enter(
         key=task.key,
         not_before=task.not_before,
         parent=task.parent,
+        notes=notes,
     )
     lease = admission.house.journal.acquire(stream, 0)
     seq = admission.append(queued, *beside, rows=rows, also=[(lease, drafts)])

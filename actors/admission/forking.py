@@ -93,7 +93,14 @@ class Forks:
         begins = forked.seed(state, task, source.done, message.by)
         beside, rows = _applied(message, message.new)
         try:
-            seq = enter(admission, task, begins=begins, beside=beside, rows=rows)
+            seq = enter(
+                admission,
+                task,
+                begins=begins,
+                beside=beside,
+                rows=rows,
+                notes=len(state.steering),
+            )
         except (Rejected, Fenced) as error:
             self._refuse(message, f"the fork cannot be stored: {error}")
             return

@@ -168,6 +168,7 @@ def apply(state: QueueState, event: Event) -> QueueState:
                 key=event.key,
                 not_before=event.not_before or 0.0,
                 parent=event.parent,
+                notes=event.notes,
             )
         case TaskWoken(task=task, order=order, by=by, retry=retry):
             old = state.tasks[task]

@@ -49,6 +49,7 @@ CARRIED = frozenset(
         "notes",
         "plan",
         "seen",
+        "steering",
         "steps",
     }
 )
@@ -66,9 +67,11 @@ LEFT = frozenset(  # what is open, counted, asked anew, or the source's alone
         "handed",
         "knowledge",
         "news",
+        "noted",
         "ops",
         "outcome",
         "pause",
+        "planning",
         "progressed",
         "questions",
         "recoveries",

@@ -581,3 +581,22 @@ def test_a_fork_that_is_made_during_an_erasure_is_named_by_it(seed: int) -> None
     assert gone.done
     (erased,) = house.of(names.ADMISSION, TaskErased)
     assert erased.forks == ((made.said,) if made.done else ())
+
+
+def test_a_fork_keeps_the_notes_of_people_and_numbers_its_own_behind_them() -> None:
+    world = World()
+    seen: list[Any] = []
+    house = House(watching(world, seen))
+    task = house.submit()
+    house.until_hit("step.started", step="write")
+    task.steer("mind the gap", by="ann")
+    house.finish(task.id)
+    del seen[:]
+    fork = task.fork(at=seqs(house.store, task.id, "StepEnded")[-2])
+    assert fork.steer("and the step", by="ann") == 2
+    assert house.finish(fork.id).status == "completed"
+    text = seen[-1].messages[-1]["content"]
+    assert "mind the gap" in text
+    assert "and the step" in text
+    rendered(house, fork.id)
+    sound(house)

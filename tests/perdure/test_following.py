@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from perdure import Handle, Runtime, RuntimeClosed, TaskEvent, UseAsync, tool
+from perdure.following import Following
 from perdure.models import Scripted
 from perdure.storage.errors import StoreFailed
 from perdure.storage.reader import open_reader
@@ -311,6 +312,35 @@ def test_a_cancelled_wait_loses_no_event(
             return seen
 
     assert asyncio.run(host())
+
+
+def test_what_was_read_for_a_cancelled_wait_is_read_again(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+    next_page = Following.next_page
+
+    def slow(*arguments: Any) -> Any:
+        reading.set()
+        assert go_on.wait(LONG)
+        return next_page(*arguments)
+
+    async def host() -> None:
+        async with opened(tmp_path / "t.db", reporter(world)) as runtime:
+            task = await runtime.asubmit("agent", "do it", budget=BUDGET)
+            assert (await task).status == "completed"
+            monkeypatch.setattr(Following, "next_page", slow)
+            events = task.aevents()
+            waiting = asyncio.ensure_future(drain(events))
+            await asyncio.to_thread(reading.wait, LONG)
+            waiting.cancel()
+            go_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            count = await asyncio.wait_for(drain(events), LONG)
+            assert count == len(seqs(tmp_path / "t.db", task.id))
+
+    asyncio.run(host())
 
 
 def test_words_reach_an_event_loop_before_their_reply_is_recorded(

@@ -318,7 +318,7 @@ def _left(
     state: LedgerState, event: EffectRegistered, kept: dict[int, Entry]
 ) -> tuple[str, ...]:
     """The steps whose effects are not all in the state, or rows of the running one."""
-    if len(kept) > len(state.entries):  # with the new one
+    if len(kept) > len(state.entries) and not state.over:  # with the new one
         return state.left
     gone = [
         one.step

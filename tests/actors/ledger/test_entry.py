@@ -158,6 +158,17 @@ def test_a_long_step_keeps_its_newest_operations_and_those_that_are_open() -> No
     assert list(state.entries) == [0, *range(401 - KEPT, 400)]
 
 
+def test_a_step_that_left_effects_behind_and_stops_half_way_is_known() -> None:
+    events: list[Any] = []
+    for op in range(KEPT + 1):
+        events += [registered(op, "once"), recorded(op)]
+    running = fold(*events)
+    assert (running.over, running.left) == (True, ())
+    away = fold(*events, registered(999, "once", step="next", holds=("s",)))
+    assert (away.over, away.left) == (False, ("s",))
+    assert list(away.entries) == [*range(1, KEPT + 1), 999]
+
+
 def test_events_of_other_streams_are_refused() -> None:
     with pytest.raises(TypeError, match="TaskClosed"):
         apply(LedgerState(), TaskClosed(status="completed"))

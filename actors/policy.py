@@ -129,7 +129,8 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
         last: the calls of the newest decision in this step, in its order.
         recent: the newest 16 calls of this step that have ended, oldest first.
         count: how many calls of this step have ended.
-        notes: the newest refusals of acceptance, failures, and what people said.
+        notes: the newest refusals of acceptance and failures, then what people told
+            the task (`handle.steer`).
         memo: the JSON value that the newest action with one carried; None at first,
             and when somebody has a step done again.
     """

@@ -198,6 +198,8 @@ def view_of(task: str, state: TaskState, calls: Sequence[_Call]) -> PolicyView:
         for one in state.steps
     )
     ended = [(one.op, _done(one)) for one in calls]
+    people = [one for _, one in sorted(state.steering.items())]
+    said = [f"{one.by} says: {one.text}" for one in people]
     return PolicyView(
         task=task,
         goal=submitted.goal,
@@ -213,7 +215,7 @@ def view_of(task: str, state: TaskState, calls: Sequence[_Call]) -> PolicyView:
         last=tuple(done for op, done in ended if op >= choice.exchange > 0),
         recent=tuple(done for _, done in ended[-RECENT:]),
         count=choice.finished,
-        notes=state.notes,
+        notes=(*state.notes, *said),
         memo=msgspec.json.decode(choice.memo),
     )
 

@@ -594,6 +594,22 @@ def test_a_call_that_needs_approval_waits_for_it() -> None:
     assert sent == ["a"]
 
 
+def test_a_note_of_a_person_is_shown_to_the_next_decision() -> None:
+    def decide(view: PolicyView) -> Any:
+        if not view.notes:
+            return mail(view.count)
+        return Finish(list(view.notes))
+
+    world = World()
+    house = sending(world, decide)
+    task = house.submit()
+    house.until_hit("action.observed", op=3)
+    task.steer("that is enough", by="an operator")
+    assert house.finish(task.id).output == ["an operator says: that is enough"]
+    assert 3 <= len(world.sent) <= 5
+    sound(house)
+
+
 def test_a_task_is_cancelled_while_its_policy_decides() -> None:
     world = World()
     house = sending(world, lambda v: mail(v.count))

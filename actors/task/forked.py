@@ -71,7 +71,6 @@ LEFT = frozenset(  # what is open, counted, asked anew, or the source's alone
         "ops",
         "outcome",
         "pause",
-        "planning",
         "progressed",
         "questions",
         "recoveries",

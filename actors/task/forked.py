@@ -18,6 +18,7 @@ from ..evidence import evidence_id
 from ..ledger.entry import Entry
 from ..rules import merged
 from .parts import StepRecord
+from .planned import Planning
 
 if TYPE_CHECKING:
     from ..agent import Agent
@@ -48,6 +49,7 @@ CARRIED = frozenset(
         "next_op",
         "notes",
         "plan",
+        "planning",
         "seen",
         "steering",
         "steps",
@@ -135,7 +137,9 @@ def seed(
         _without(one) if one.status == "completed" else StepRecord(id=one.id)
         for one in source.steps
     )
-    state = msgspec.structs.replace(source, plan=task.steps, steps=steps)
+    state = msgspec.structs.replace(
+        source, plan=task.steps, steps=steps, planning=_settled(source.planning)
+    )
     kept = {name: getattr(state, name) for name in sorted(CARRIED)}
     forked = TaskForked(
         by=by,
@@ -149,6 +153,17 @@ def seed(
         if one.status == "completed" and one.result
     ]
     return [forked, *results]
+
+
+def _settled(planning: Planning) -> Planning:
+    """What is known of the plan in force; a look at it that is open is due anew."""
+    due = {one.trigger: one for one in (*planning.asked, *planning.due)}
+    return Planning(
+        number=planning.number,
+        due=tuple(due.values()),
+        halved=planning.halved,
+        phases=planning.phases,
+    )
 
 
 def _without(step: StepRecord) -> StepRecord:

@@ -17,6 +17,8 @@ ROWS = {  # what a request is made from, and the row that says where it comes fr
     "inputs": "inputs",
     "knowledge": "core facts",
     "steps": "plan",
+    "plan": "plan",
+    "steering": "words of people",
     "current": "progress",
     "facts": "progress",
     "claims": "anchors",

@@ -8,7 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from .acceptance import Accept
+from .acceptance import Accept, check_accept
+from .accepting.combine import asks_a_model
 from .builtin import INSIDE
 from .context.measure import canonical
 from .context.measures import counts_tokens, named
@@ -63,7 +64,9 @@ class Agent:
         plan: a `Plan`, a sequence of `Step`, or None for one free step.
         planner: has the model write the plan where there is none, and look at it again
             at checkpoints; None keeps the plan as it is given.
-        accept: judges the output of the whole task; like `Step.accept`.
+        accept: judges the output of the whole task; like `Step.accept`. What it
+            refuses is repaired: its last step runs again with the reason, three times
+            at most, then the task pauses.
         output: a msgspec Struct that the last step's result must fit; the task's
             output is then an instance of it.
         recovery: ``declare`` asks the model for a declaration after a crash, and for
@@ -179,10 +182,14 @@ class Agent:
                 f"agent {self.name!r}: its model's service={self.service!r} must be a "
                 "name, the one that a RateLimit gives"
             )
-        if self.accept is not None and not callable(self.accept):
+        if self.accept is not None:
+            check_accept(self.accept, f"agent {self.name!r}: accept")
+        steps = self.plan.steps if self.plan is not None else ()
+        judges = [self.accept, *(step.accept for step in steps)]
+        if self.policy is not None and any(map(asks_a_model, judges)):
             raise Misuse(
-                f"agent {self.name!r}: accept={self.accept!r} is no function; give one "
-                "of the result and a View"
+                f"agent {self.name!r}: accept= asks a model to judge, and a policy has "
+                "none; judge with a function"
             )
         if self.planner is not None:
             self._check_planner(self.planner)

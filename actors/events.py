@@ -24,6 +24,7 @@ __all__ = [
     "Amounts",
     "Anchor",
     "AnchorsRefused",
+    "AnswerJudged",
     "AnswerRefused",
     "ApprovalAnswered",
     "ApprovalAsked",
@@ -90,6 +91,7 @@ __all__ = [
     "Reserved",
     "RestAsked",
     "RetryAsked",
+    "Ruling",
     "Settled",
     "SlotCame",
     "SlotDeferred",
@@ -127,7 +129,7 @@ __all__ = [
 Amounts: TypeAlias = dict[str, int]
 Kind: TypeAlias = Literal["query", "generate", "downstream"]
 Checkpoint: TypeAlias = Literal["every", "nodes", "log"]
-Purpose: TypeAlias = Literal["work", "declare", "closing", "summarise", "plan"]
+Purpose: TypeAlias = Literal["work", "declare", "closing", "summarise", "plan", "judge"]
 Trigger: TypeAlias = Literal["start", "phase", "result", "unsure", "half"]
 
 
@@ -168,13 +170,16 @@ class CallModel(
     """Ask the model: for the step's work, or for a word besides it.
 
     That is a declaration after a recovery, where the task stands before it pauses for
-    money (``closing``), a ``plan`` or a look at it, or a summary of the exchanges
-    `since` to `until`, for a request that they do not fit into any more.
+    money (``closing``), a ``plan`` or a look at it, a summary of the exchanges `since`
+    to `until`, for a request that they do not fit into any more, or whether the answer
+    of operation `judges` (0: the output of the task) meets a `criterion`.
     """
 
     purpose: Purpose
     since: int = 0
     until: int = 0
+    judges: int = 0
+    criterion: str = ""
 
 
 class Undoes(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,6 +257,23 @@ class Forked(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     version: int
     ops: int
+
+
+class Ruling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one judge said of a result.
+
+    That is a function of the host, a ready-made check, or a model: then `ok` is its
+    opinion, and no more.
+
+    `evidence` is plain JSON of what it rests on, bounded. A judge that raised or hung
+    has not accepted, and `why` says so.
+    """
+
+    who: str
+    ok: bool
+    by: Literal["function", "check", "model"] = "function"
+    why: str = ""
+    evidence: dict[str, Any] = {}
 
 
 class TaskSubmitted(Event, frozen=True, kw_only=True):
@@ -558,19 +580,38 @@ class LoopFound(Event, frozen=True, kw_only=True):
     found: Circle
 
 
-class AnswerRefused(Event, frozen=True, kw_only=True):
-    """Acceptance said no to the step's answer; the step goes on with the reason."""
+class AnswerRefused(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """Acceptance said no to the step's answer; the step goes on with the reason.
+
+    `judged` is who was asked, in order, and what they said.
+    """
 
     op: int
     step: str
     why: str
+    judged: tuple[Ruling, ...] = ()
 
 
-class StepEnded(Event, frozen=True, kw_only=True):
+class AnswerJudged(Event, frozen=True, kw_only=True):
+    """A model said by operation `op` whether an answer meets a criterion.
+
+    `judges` is the operation of the answer, 0 the output of the task. Without a
+    `verdict` its words could not be read; `why` says why.
+    """
+
+    op: int
+    judges: int
+    criterion: str
+    verdict: Literal["pass", "fail", ""]
+    why: str
+
+
+class StepEnded(Event, frozen=True, kw_only=True, omit_defaults=True):
     """A step stopped. Only `completed` passed acceptance; `result` is JSON text.
 
     With `again` the step is tried once more, with iterations and time anew.
-    `condition` names the condition of its loop that stopped it, where one did.
+    `condition` names the condition of its loop that stopped it, where one did; `judged`
+    is who was asked for acceptance, in order, and what they said.
     """
 
     step: str
@@ -584,6 +625,7 @@ class StepEnded(Event, frozen=True, kw_only=True):
     again: bool = False
     deadline: float | None = None
     condition: str = ""
+    judged: tuple[Ruling, ...] = ()
 
 
 class TaskPaused(Event, frozen=True, kw_only=True):
@@ -840,12 +882,16 @@ class RecoveryDeclared(Event, frozen=True, kw_only=True, omit_defaults=True):
     who: str = ""
 
 
-class TaskClosing(Event, frozen=True, kw_only=True):
-    """The outcome is decided; the account is still to be closed."""
+class TaskClosing(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """The outcome is decided; the account is still to be closed.
+
+    `judged` is who accepted the whole task, in order.
+    """
 
     status: Literal["completed", "failed", "cancelled"]
     output: str
     reason: str
+    judged: tuple[Ruling, ...] = ()
 
 
 class TaskClosed(Event, frozen=True, kw_only=True):
@@ -1322,6 +1368,7 @@ EVENTS: tuple[type[Event], ...] = (
     SummaryTaken,
     SummaryRefused,
     LoopFound,
+    AnswerJudged,
     AnswerRefused,
     StepEnded,
     TaskPaused,

@@ -16,6 +16,7 @@ from .budget.account import Books, Refusal
 from .budget.estimates import Samples
 from .context.blocks import Block, Fate, Window
 from .context.facts import Finding
+from .context.judging import Question
 from .context.render import TaskView
 from .context.summary import Subject
 from .events import (
@@ -387,7 +388,8 @@ class Assemble(Message, frozen=True, kw_only=True):
     """Build the request of a model call from layers, fitted and validated.
 
     All that goes in is here: asked twice, late or after a crash, the answer is one.
-    `subject` is what a summary is asked of: as many of its blocks as fit. `version` is
+    `subject` is what a summary is asked of: as many of its blocks as fit; `question`
+    what a model is to judge. `version` is
     the task's, that the view is of; the answer has it again.
     """
 
@@ -401,6 +403,7 @@ class Assemble(Message, frozen=True, kw_only=True):
     reply_to: Address
     scale: int = 1_000  # thousandths of the estimate of tokens
     subject: Subject | None = None
+    question: Question | None = None
 
 
 class Built(Message, frozen=True, kw_only=True):

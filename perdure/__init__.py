@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .actors.acceptance import View
+from .actors.acceptance import Verdict, View
 from .actors.agent import Agent
 from .actors.asking import ask, ask_within
 from .actors.baseline import Baseline
@@ -97,6 +97,7 @@ __all__ = [
     "ToolContext",
     "UseAsync",
     "Vectors",
+    "Verdict",
     "View",
     "anchor",
     "ask",

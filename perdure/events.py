@@ -33,6 +33,7 @@ NAMES: dict[str, str] = {
     "SummaryTaken": "summary.taken",
     "SummaryRefused": "summary.refused",
     "LoopFound": "guard.found",
+    "AnswerJudged": "answer.judged",
     "AnswerRefused": "answer.refused",
     "StepEnded": "step.ended",
     "TaskPaused": "task.paused",

@@ -13,6 +13,7 @@ import msgspec
 from .actors.agent import FixedLayer
 from .actors.context.blocks import Fate, Layer, Window
 from .actors.context.build import request_blocks
+from .actors.context.judging import judging
 from .actors.context.known import Known
 from .actors.context.measures import named
 from .actors.context.render import OperationView
@@ -30,8 +31,9 @@ from .actors.events import (
 )
 from .actors.ledger import entry as ledger
 from .actors.ledger.entry import Entry, LedgerState
-from .actors.model import Message, ToolSchema
+from .actors.model import Message, ModelReply, ToolSchema
 from .actors.task import state as task_state
+from .actors.task.opinions import question_of
 from .actors.task.recovery import exchanges, operations, view_of
 from .actors.task.state import TaskState
 from .actors.task.summaries import subject_of
@@ -103,6 +105,9 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
         shown = {n for first, last in built.blocks for n in range(first, last + 1)}
         subject = subject_of(state, exchanges(entries, shown))
         made = summing(layer, subject, limit=built.limit, measure=known.measure)
+    elif purpose == "judge":
+        question = question_of(state, view, decided, _said(entries, decided.judges))
+        made = judging(question, limit=built.limit, measure=known.measure)
     else:
         made = assemble_shrinking(
             fixed,
@@ -139,6 +144,15 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
         limit=built.limit,
         fates=_summed_up(made.fates, state) if view.summary else made.fates,
     )
+
+
+def _said(entries: Sequence[Entry], op: int) -> str:
+    """What the model answered in an operation; nothing for none."""
+    for entry in entries:
+        if entry.op == op and entry.status == "completed":
+            reply = msgspec.json.decode(entry.result, type=ModelReply)
+            return reply.content or ""
+    return ""
 
 
 def _summed_up(fates: Sequence[Fate], state: TaskState) -> tuple[Fate, ...]:

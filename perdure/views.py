@@ -29,6 +29,7 @@ from .storage.errors import Undecodable
 from .storage.reader import Reader
 from .storage.records import Record
 from .views_approvals import Approval, approvals_of
+from .views_judged import JudgedLine, judged_of
 from .views_notes import Note, notes_of
 from .views_plans import PlanLine, plan_lines
 from .views_questions import Question, questions_of
@@ -136,6 +137,7 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
     undoable: int = 0
     plans: tuple[PlanLine, ...] = ()
     condition: str = ""
+    judged: tuple[JudgedLine, ...] = ()
 
 
 def find(reader: Reader, text: str) -> str:
@@ -217,6 +219,7 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
         at=history[0][0].at,
         output=_json("" if outcome is None else outcome.output),
         steps=_steps(state, history),
+        judged=judged_of(event for _, event in history),
         spent=shown(books.books.spent),
         spent_unknown=shown(books.books.unknown),
         spent_recovery=shown(books.books.recovery),

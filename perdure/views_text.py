@@ -19,6 +19,7 @@ from .result import Result
 from .views import RecoveryLine, TaskLine, TaskSheet
 from .views_effects import EffectLine
 from .views_facts import FactLine
+from .views_judged import judged_text
 from .views_spend import Estimate, Spend, SpendLine
 
 __all__ = [
@@ -131,6 +132,7 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
         ),
     )
     yield from plans_text(sheet.plans)
+    yield from judged_text(sheet.judged)
     yield ""
     yield from _books(sheet)
     yield from waiting_text(sheet)

@@ -58,6 +58,7 @@ class Context(Actor):
                 ),
                 known=self._known,
                 subject=message.subject,
+                question=message.question,
             )
         except ContextBudgetError as error:
             return Built(

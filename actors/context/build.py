@@ -15,6 +15,7 @@ from ..errors import ContextBudgetError
 from ..model import ToolSchema
 from .blocks import Block, Window
 from .facts import Finding, merged, room_for
+from .judging import Question, judging
 from .known import Known
 from .layers import Assembled, assemble
 from .render import TaskView, render_moving, render_recovery, render_task_stable
@@ -94,10 +95,12 @@ def build(
     rules: Rules,
     known: Known,
     subject: Subject | None = None,
+    question: Question | None = None,
 ) -> Fitted:
     """Fit a request; what it cuts is shown in short by the same request.
 
-    With a `subject` it asks for a summary of that, and of nothing else.
+    With a `subject` it asks for a summary of that, and of nothing else; with a
+    `question` for a verdict.
 
     Raises `ContextBudgetError` where what must be in does not fit.
     """
@@ -105,6 +108,9 @@ def build(
         return Fitted(
             made=summing(layer, subject, limit=rules.limit, measure=known.measure)
         )
+    if question is not None:
+        made = judging(question, limit=rules.limit, measure=known.measure)
+        return Fitted(made=made)
     if purpose != "work":
         made, bare = _fitted(layer, view, (), purpose, Window(), rules, known)
         return Fitted(made=made, bare=bare)

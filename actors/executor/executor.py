@@ -267,6 +267,7 @@ class Executor:
             key=run.work.key,
             status="unknown",
             error=error or f"no answer within {run.allowed:g} s",
+            hung=True,
             seconds=self._seconds(run) if error else run.allowed,
         )
         with self._lock:

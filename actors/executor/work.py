@@ -24,6 +24,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     `status` is ``unknown`` where the deadline passed or a connection was lost.
     `seconds` is how long it ran; `started` False means that it surely did not run,
     `refused` that this runtime did not let it, `late` that its time was over first,
+    `hung` that it was not waited for any longer,
     `turned_away` that the service did not read what it was asked, `rest` how many
     seconds it asked to be left alone.
     """
@@ -36,6 +37,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     refused: bool = False
     late: bool = False
+    hung: bool = False
     turned_away: bool = False
     rest: float = 0.0
 

@@ -83,7 +83,7 @@ def call_after(call: Call, event: Event) -> tuple[int, Call] | None:
         case DecisionMade(action=CallTool(), why=why, step=step):
             return event.op, change(call, step=step, why=why)
         case DecisionMade(action=CallModel(purpose=purpose), step=step):
-            aside = purpose in ("declare", "plan")
+            aside = purpose in ("declare", "plan", "judge")
             return event.op, change(call, step=step, aside=aside)
         case ApprovalAsked(tool=tool, arguments=arguments):
             return event.op, change(call, tool=tool, arguments=arguments)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ..acceptance import Accept
+from ..acceptance import Accept, check_accept
 from ..errors import Misuse
 from ..naming import NAME
 from ..storable import is_storable
@@ -91,11 +91,8 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
     def _check_functions(self) -> None:
-        if self.accept is not None and not callable(self.accept):
-            raise Misuse(
-                f"Planner: accept={self.accept!r} is no function; give one of the "
-                "result and a View"
-            )
+        if self.accept is not None:
+            check_accept(self.accept, "Planner: accept")
         if not isinstance(self.checks, Mapping) or len(self.checks) > MOST_STEPS:
             raise Misuse(
                 f"Planner: checks={self.checks!r} must be a mapping of at most "
@@ -106,11 +103,7 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
                 raise Misuse(
                     f"Planner: checks[{name!r}]: use 1-64 letters, digits, . _ or -"
                 )
-            if not callable(check):
-                raise Misuse(
-                    f"Planner: checks[{name!r}]={check!r} is no function; give one of "
-                    "the result and a View"
-                )
+            check_accept(check, f"Planner: checks[{name!r}]")
 
 
 def _is_seconds(value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..acceptance import Accept
+from ..acceptance import Accept, check_accept
 from ..errors import Misuse
 from ..events import Checkpoint, Kind
 from ..naming import NAME
@@ -24,8 +24,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
             confirmed fact of that name.
         goal: what is to be done, in words for the model.
         done: the completion criterion, in words for the model.
-        accept: judges the result; True accepts, False or a text (why not) refuses,
-            an exception is never a pass. Runs off the dispatcher with a deadline.
+        accept: judges the result, see `perdure.accept`: a function of result and
+            `View`, sync or async. True or an ok `Verdict` accepts, False, a text (why
+            not) or another `Verdict` refuses; what raises is `acceptance_error`, what
+            hangs `timed_out`. Runs off the dispatcher, 30 s at most. Without one, an
+            answer right after calls that failed is refused.
         max_iterations: model replies this step may take; None takes the
             baseline's 5.
         timeout: seconds from its start, time without a process included; None for
@@ -63,6 +66,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
             raise Misuse(f"step id {self.id!r}: use 1-64 letters, digits, . _ or -")
         if not isinstance(self.goal, str) or not self.goal.strip():
             raise Misuse(f"step {self.id!r}: goal is empty; say what is to be done")
+        if self.accept is not None:
+            check_accept(self.accept, f"step {self.id!r}: accept")
         for name in ("max_iterations", "max_calls"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):

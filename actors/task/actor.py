@@ -227,7 +227,7 @@ class Task(Durable[TaskState]):
         self.knowledge.take()
         rules = self.house.baseline
         while not self.parting.leaving:
-            version = self.state.version
+            version, judged = self.state.version, self.judged
             due = decide(
                 self.state,
                 now=self.house.now(),
@@ -245,7 +245,7 @@ class Task(Durable[TaskState]):
                     self._carry_out(command)
                 if self.state.version != version:
                     break
-            if self.state.version == version:
+            if self.state.version == version and self.judged == judged:
                 break
         self._tell_progress()
         self.parting.stop_if_due()

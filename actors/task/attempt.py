@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..context.blocks import Block, Window
+from ..context.judging import Question
+from ..context.render import TaskView
 from ..events import CallModel, CallTool, Purpose
 from ..model import ModelRequest
 from ..protocol import Assemble, Perform
 from ..rules import Rule
 from . import summaries
 from .calibration import scale_of
+from .opinions import question_of
 from .recovery import view_of
 from .state import Op
 
@@ -33,18 +36,30 @@ def request_of(
     """The message that asks the context for the request of a model call."""
     state = task.state
     done = task.pipeline.operations
+    view = view_of(state, done, purpose=purpose)
     return Assemble(
         op=op.op,
         attempt=op.attempt,
         version=state.version,
-        view=view_of(state, done, purpose=purpose),
+        view=view,
         scratch=scratch,
         purpose=purpose,
         window=Window() if purpose in ("declare", "closing", "plan") else state.window,
         subject=summaries.subject(task, op),
         reply_to=task.address,
         scale=scale_of(state.seen),
+        question=_question(task, op, view),
     )
+
+
+def _question(task: Task, op: Op, view: TaskView) -> Question | None:
+    """What a model is to judge, where it is asked to."""
+    action = op.action
+    if not isinstance(action, CallModel) or action.purpose != "judge":
+        return None
+    reply = task.operations.exchanges.replies.get(action.judges)
+    text = (reply.content or "") if reply is not None else ""
+    return question_of(task.state, view, action, text)
 
 
 def attempt_of(task: Task, op: Op, request: ModelRequest | None) -> Perform:

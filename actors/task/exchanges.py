@@ -100,8 +100,13 @@ class Exchanges:
         return (reply.content or "").strip()
 
     def remember_answer(self, op: int) -> None:
-        """Put a refused answer into scratch, so that the model sees what it said."""
+        """Put a refused answer into scratch, so that the model sees what it said.
+
+        One from before a recovery stays out, like every exchange before it.
+        """
         reply = self.replies.pop(op, None)
         if reply is None or not (reply.content or "").strip():
+            return
+        if op <= self._task.state.facts_until:
             return
         self.scratch.append(exchange(op, reply, []))

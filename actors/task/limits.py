@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..budget.account import Refusal
 from ..events import CallTool
 from . import asides, closing
+from .failing import LIMIT
 from .state import Op
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Limits:
             if refusal is None or not one.open:
                 continue
             if let_out and refusal.dimension.startswith("tool"):
-                self._operations.answer(one, f"limit: {refusal}")
+                self._operations.answer(one, f"{LIMIT}{refusal}")
             else:
                 self._pause(one, refusal)
 

@@ -10,6 +10,7 @@ from ..events import ActionObserved, CallModel, CallTool, LoopFound, RequestBuil
 from ..guard import ladder
 from ..guard.seen import Outcome, Seen
 from ..guard.tried import tried_after
+from . import failing
 from .calibration import seen_after
 from .choosing import counted
 from .failures import observed as failed
@@ -63,6 +64,7 @@ def observed(state: TaskState, event: ActionObserved) -> TaskState:
         state,
         failures=failures,
         tried=tried_after(state.tried, event.op, event.seen, event.status),
+        failing=failing.observed(state.failing, op, event),
         guard=_guarded(state.guard, op, event),
         ops={**state.ops, event.op: op},
         steps=steps,

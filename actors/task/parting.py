@@ -112,9 +112,11 @@ class Parting:
     def decide_outcome(self, status: Any, reason: str) -> None:
         """Write down how the task ends; it is closing from here."""
         task = self._task
-        output = output_of(task.state) if status == "completed" else ""
+        done = status == "completed"
+        output = output_of(task.state) if done else ""
+        judged = task.judging.accepted if done else ()
         task.append(
-            TaskClosing(status=status, output=output, reason=reason),
+            TaskClosing(status=status, output=output, reason=reason, judged=judged),
             rows=task.questions.all_dropped(),
         )
         hit("task.closing")

@@ -25,7 +25,7 @@ from ..rules import said
 from . import forked
 from .failures import failed_before
 from .state import TaskState
-from .values import is_portable
+from .values import is_portable, json_part
 
 __all__ = [
     "SAID_LIMIT",
@@ -100,7 +100,7 @@ def check_declaration(state: TaskState, text: str) -> str:
     that it does, go on elsewhere than the record, or be sure of what is not.
     """
     try:
-        said = msgspec.json.decode(_json_part(text), type=Declaration)
+        said = msgspec.json.decode(json_part(text), type=Declaration)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return f"it is not of the form asked for: {error}"
     record = declaration_of(state)
@@ -374,11 +374,3 @@ def _bounded_arguments(text: str) -> str:
     if len(text) > ARGUMENTS_LIMIT:
         return json.dumps({"cut": text[:ARGUMENTS_LIMIT]})
     return text if is_portable(text) else "{}"
-
-
-def _json_part(text: str) -> str:
-    """The outermost JSON object in a reply; models like to wrap it."""
-    start, end = text.find("{"), text.rfind("}")
-    if start < 0 or end < start:
-        raise ValueError("no JSON object in it")
-    return text[start : end + 1]

@@ -14,6 +14,7 @@ from ..events import (
     ActionObserved,
     Anchor,
     AnchorsRefused,
+    AnswerJudged,
     AnswerRefused,
     ApprovalAsked,
     ApprovalExpired,
@@ -83,6 +84,7 @@ from . import (
 from .asked import Question
 from .calibration import Seen
 from .choosing import Choice, failed
+from .failing import Failing
 from .failures import Failure, paused
 from .observing import no_room, noted
 from .parts import Op, PauseState, Recovery, Retry, Shortage, StepRecord
@@ -115,6 +117,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     planning: Planning = Planning()
     next_op: int = 1
     ops: dict[int, Op] = msgspec.field(default_factory=dict)
+    opinions: tuple[AnswerJudged, ...] = ()  # of models, on that answer
     answer: int = 0  # the model call whose final answer is to be judged
     choice: Choice = Choice()  # of its policy, where it has one
     window: Window = Window()
@@ -134,6 +137,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     asked: int = 0  # questions, ever
     steering: dict[int, NoteView] = msgspec.field(default_factory=dict)
     noted: int = 0  # notes of people that were taken
+    failing: Failing = Failing()  # calls of the step, not made good
     pause: PauseState | None = None
     cancelled_by: str = ""
     compensate: bool = False  # its completed effects are taken back before its end
@@ -230,9 +234,12 @@ def _applied(state: TaskState, event: Event) -> TaskState:
             return change(state, adrift=isinstance(event, DriftFound))
         case LoopFound():
             return observing.found(state, event)
+        case AnswerJudged():
+            return change(state, opinions=(*state.opinions, event))
         case AnswerRefused(why=why):
             choice = change(state.choice, result="")
-            return change(state, answer=0, choice=choice, notes=noted(state, why))
+            state = change(state, choice=choice, opinions=())
+            return change(state, answer=0, notes=noted(state, why))
         case StepEnded():
             return stepping.ended(state, event)
         case KnowledgeTaken(facts=facts):

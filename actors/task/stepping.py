@@ -22,6 +22,7 @@ from ..events import (
 from ..guard.ladder import GuardState
 from . import choosing, gates, recoveries, summarised
 from .choosing import chose, is_own
+from .failing import Failing
 from .failures import blocked
 from .observing import noted
 from .parts import Op, Shortage
@@ -52,6 +53,7 @@ def resumed(state: TaskState, event: TaskResumed) -> TaskState:
         state,
         status="running",
         pause=None,
+        opinions=(),
         retries=0,
         choice=change(state.choice, failures=0),
         guard=GuardState(),
@@ -95,11 +97,13 @@ def started(state: TaskState, event: StepStarted) -> TaskState:
         ops={},
         answer=0,
         choice=choosing.Choice(memo=state.choice.memo, since=state.next_op),
+        opinions=(),
         newest=event.step,
         guard=state.guard if same else GuardState(),
         window=Window(),
         summary=summarised.forgotten(state.summary),
         rejections=state.rejections if same else {},
+        failing=state.failing if same else Failing(),
         facts_until=state.next_op - 1 if event.attempt == 1 else state.facts_until,
         progressed=state.progressed or state.recovery is None,
     )
@@ -175,6 +179,7 @@ def ended(state: TaskState, event: StepEnded) -> TaskState:
         ops={},
         answer=0,
         choice=msgspec.structs.replace(state.choice, result=""),
+        opinions=(),
         window=Window(),
         summary=state.summary if event.again else summarised.forgotten(state.summary),
         facts_until=state.next_op - 1,

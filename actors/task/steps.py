@@ -10,6 +10,7 @@ from ..events import (
     Checkpoint,
     DecisionMade,
     RecoveryLoaded,
+    Ruling,
     StepEnded,
     StepStarted,
 )
@@ -87,7 +88,13 @@ class Steps:
         hit("task.decided", "model")
 
     def end(
-        self, status: Any, reason: str, *, again: bool, condition: str = ""
+        self,
+        status: Any,
+        reason: str,
+        *,
+        again: bool,
+        condition: str = "",
+        judged: tuple[Ruling, ...] = (),
     ) -> None:
         """Interrupt the running step; the next try goes through recovery (B55)."""
         step = self._task.state.step
@@ -102,6 +109,7 @@ class Steps:
             again=again,
             deadline=self.deadline() if again else None,
             condition=condition,
+            judged=judged,
         )
         self._task.forget_exchanges()
         if again:

@@ -12,7 +12,7 @@ from ..plan.standing import output_step
 if TYPE_CHECKING:
     from .state import TaskState
 
-__all__ = ["is_portable", "output_of", "parsed"]
+__all__ = ["is_portable", "json_part", "output_of", "parsed"]
 
 DEEPEST = 64  # levels of nesting; the interpreter's own limit is no limit of ours
 
@@ -40,6 +40,17 @@ def is_portable(text: str) -> bool:
     except (msgspec.DecodeError, RecursionError, ValueError):
         return False
     return _is_flat(value)
+
+
+def json_part(text: str) -> str:
+    """The outermost JSON object in a reply; models like to wrap it.
+
+    Raises ValueError where there is none.
+    """
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or end < start:
+        raise ValueError("no JSON object in it")
+    return text[start : end + 1]
 
 
 def _is_flat(value: Any) -> bool:

@@ -34,6 +34,7 @@ from tests.actors.world import (
     decode,
     follow,
     outcomes,
+    taken,
 )
 
 BOTH: Sequence[Calls] = [[("delete", {"path": "q1"}), ("delete", {"path": "q2"})]]
@@ -182,7 +183,8 @@ def test_a_function_that_raises_or_says_anything_else_opens_nothing(gate: Any) -
 
 def test_a_call_with_wrong_arguments_is_asked_of_nobody() -> None:
     world = World()
-    house = House(deleter(world, [[("delete", {"paths": "x"})]]))
+    calls = [[("delete", {"paths": "x"})]]
+    house = House(deleter(world, calls, accept=taken))
     assert house.run().status == "completed"
     assert house.store.rows.get(names.APPROVALS) is None
 

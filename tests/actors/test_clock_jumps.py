@@ -12,9 +12,9 @@ import pytest
 
 from perdure import Plan, Step
 from perdure.actors.events import EffectRecorded, StepEnded
-from tests.actors.runs import check, wide
+from tests.actors.runs import WIDE, check, wide
 from tests.actors.test_unknown import Mail
-from tests.actors.world import House, World, job, unbalanced
+from tests.actors.world import House, World, job, taken, unbalanced
 
 HOUR = 3600.0  # seconds
 DAY = 24 * HOUR
@@ -30,7 +30,8 @@ def jump(house: House, seconds: float) -> None:
 @pytest.mark.parametrize("seconds", JUMPS, ids=["back", "forward"])
 def test_a_task_goes_on_when_the_clock_is_set(seconds: float, steps: int) -> None:
     world = World()
-    house = House(wide(world), seed=steps)
+    plan = [Step(id=name, goal=name, accept=taken) for name in WIDE]
+    house = House(wide(world, plan=plan), seed=steps)
     task = house.submit()
     for _ in range(steps):
         house.sim.step()
@@ -39,7 +40,8 @@ def test_a_task_goes_on_when_the_clock_is_set(seconds: float, steps: int) -> Non
         check(house, world, task.id)
     else:
         # What was registered and not begun yet is over by its `not_after`: it surely
-        # did not run, the model is told so, and the task goes on.
+        # did not run, the model is told so, and the task goes on: its acceptance takes
+        # an answer after that.
         assert house.finish(task.id).status == "completed"
         over = {
             one.error

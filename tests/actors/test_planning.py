@@ -40,7 +40,7 @@ from perdure.replay import render_again, rounds
 from perdure.turns import Turn
 from perdure.views_text import sheet_text
 from tests.actors.runs import sound
-from tests.actors.world import House, declaration, standing, unbalanced
+from tests.actors.world import House, declaration, standing, taken, unbalanced
 
 GOAL = "导出2023年5月销售数据, and tell the owner"
 KEEP = {"keep": True, "why": "it still leads there"}
@@ -286,7 +286,8 @@ def failing_once(request: ModelRequest) -> Any:
 def test_a_failed_call_sets_off_a_look_before_the_model_is_asked_again() -> None:
     # A97
     model = Model(KEEP, work=failing_once)
-    house = House(agent(model, Planner(triggers=("result",)), plan=host("a")))
+    plan = host("a", accept=taken)
+    house = House(agent(model, Planner(triggers=("result",)), plan=plan))
     task = house.submit(goal=GOAL)
     assert house.finish(task.id).status == "completed"
     (checked,) = of(house, task.id, PlanChecked)
@@ -357,7 +358,7 @@ def test_doubt_in_the_models_words_sets_off_a_look(words: str, phrase: str) -> N
 
 def test_triggers_that_the_host_left_out_set_nothing_off() -> None:
     # A95
-    plan = [*host("a", phase="find"), *host("b")]
+    plan = [*host("a", phase="find", accept=taken), *host("b", accept=taken)]
     model = Model(KEEP, work=failing_once)
     house = House(agent(model, Planner(triggers=()), plan=plan))
     task = house.submit(goal=GOAL)

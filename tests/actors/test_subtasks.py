@@ -33,6 +33,7 @@ from tests.actors.world import (
     follow,
     job,
     quick,
+    taken,
     tools_of,
     unbalanced,
 )
@@ -45,6 +46,7 @@ WORK: Sequence[Calls] = [
 
 def boss(world: World, calls: Sequence[Calls] = WORK, **options: Any) -> Agent:
     options.setdefault("name", "boss")
+    options.setdefault("accept", taken)
     return Agent(
         instructions="Hand on, then send.",
         model=Scripted(follow({"task": calls})),

@@ -25,6 +25,7 @@ from tests.actors.world import (
     job,
     outcomes,
     standing,
+    taken,
     tools_of,
     unbalanced,
 )
@@ -76,7 +77,8 @@ def test_a_tool_that_fails_comes_back_to_the_model(world: World) -> None:
     def look() -> str:
         raise ValueError("the shelf is empty")
 
-    house = House(one_step(("look", {}), model=echoing(), tools=[look]))
+    agent = one_step(("look", {}), model=echoing(), tools=[look], accept=taken)
+    house = House(agent)
     assert house.run().output == ["error: ValueError: the shelf is empty"]
 
 
@@ -99,7 +101,7 @@ def test_a_call_that_cannot_be_made_comes_back_as_failed(
         raise AssertionError("it ran")
 
     model = echoing(ToolCall(id="1", name=call[0], arguments=call[1]))
-    house = House(one_step(model=model, tools=[look]))
+    house = House(one_step(model=model, tools=[look], accept=taken))
     result = house.run()
     assert result.status == "completed"
     (told,) = result.output

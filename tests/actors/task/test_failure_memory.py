@@ -139,7 +139,8 @@ def stubborn(tries: int, made: list[str], mended: list[bool]) -> Agent:
         return ModelReply(content=json.dumps(standing(request)["step"]["id"]))
 
     steps = tuple(
-        Step(id=name, goal=name, max_iterations=20) for name in ("one", "two", "three")
+        Step(id=name, goal=name, max_iterations=20, accept=lambda result, view: True)
+        for name in ("one", "two", "three")
     )
     return Agent(
         name="agent",

@@ -1,0 +1,1 @@
+"""Acceptance: ready-made checks, what combines them, and what goes on record."""

@@ -65,6 +65,8 @@ __all__ = [
     "LoopFound",
     "NoteGiven",
     "NoteTaken",
+    "PauseAsked",
+    "PauseLifted",
     "PauseTask",
     "PlanChecked",
     "PlanKept",
@@ -1232,6 +1234,20 @@ class TaskParked(Event, frozen=True, kw_only=True):
     ends_with: str
 
 
+class PauseAsked(Event, frozen=True, kw_only=True):
+    """Somebody wants a task to pause: after what it does now, or where it is."""
+
+    task: str
+    by: str
+
+
+class PauseLifted(Event, frozen=True, kw_only=True):
+    """Somebody wants it to go on, before it has paused."""
+
+    task: str
+    by: str
+
+
 class QueueReopened(Event, frozen=True, kw_only=True):
     """A process took over from one that did not end as it should.
 
@@ -1429,6 +1445,8 @@ EVENTS: tuple[type[Event], ...] = (
     QuestionAnswered,
     ExpiryNear,
     NoteGiven,
+    PauseAsked,
+    PauseLifted,
     EffectResolved,
     CommandApplied,
     TaskLeft,

@@ -257,12 +257,11 @@ class InboxChanged(Message, frozen=True, kw_only=True):
     """A command may have come from outside."""
 
 
-class Pause(Message, frozen=True, kw_only=True):
-    """Stop a task after the operations in flight. Answered once it is asked."""
+class Pause(Asked, frozen=True, kw_only=True):
+    """Stop a task and its sub-tasks after the operations in flight.
 
-    task: str
-    by: str
-    promise: Promise
+    Answered once that is durable: with False where it has ended, or is to end.
+    """
 
 
 class Cancel(Asked, frozen=True, kw_only=True):
@@ -287,7 +286,7 @@ class Drain(Message, frozen=True, kw_only=True):
 class Order(Message, frozen=True, kw_only=True):
     """What admission wants of a running task."""
 
-    what: Literal["pause", "cancel", "compensate", "drain", "answer"]
+    what: Literal["pause", "unpause", "cancel", "compensate", "drain", "answer"]
     by: str
 
 

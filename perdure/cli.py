@@ -22,6 +22,8 @@ commands:
   run MODULE:AGENT --goal TEXT
                 give an agent a task and run it to its next stop
   cancel ID     end a task after the operations in flight
+  pause ID      stop a task and its sub-tasks after the operations in flight, until
+                it is resumed
   resume ID     let a paused or parked task go on
   retry ID [--from STEP]
                 have a step of a task that rests done again, and those that need it;
@@ -60,9 +62,9 @@ ps, show, effects, log, watch, request, why, checkpoint, recall, spend, facts an
 only read: they work while a runtime runs, after it was killed, and on a store at rest.
 ID may be the beginning of an id, if no other task's id begins like it.
 
-cancel, resume, retry, fork, extend, limit, approve, reject, answer, steer, resolve,
-know, confirm, drop and erase are kept in the store and applied by the runtime that has
-it open, else by the next one. They wait --timeout seconds (5) for its answer.
+cancel, pause, resume, retry, fork, extend, limit, approve, reject, answer, steer,
+resolve, know, confirm, drop and erase are kept in the store and applied by the runtime
+that has it open, else by the next one. They wait --timeout seconds (5) for its answer.
 
 The store is --store PATH|URL, else PERDURE_STORE, else ./tasks.db. With --json the last
 line of stdout is one JSON value.
@@ -125,6 +127,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
     "recall": (".cli_recall", "Search what tasks did and found."),
     "run": (".cli_run", "Run an agent's task to its next stop."),
     "cancel": (".cli_ask", "End a task after the operations in flight."),
+    "pause": (".cli_ask", "Stop a task and its sub-tasks until it is resumed."),
     "resume": (".cli_ask", "Let a paused or parked task go on."),
     "retry": (".cli_again", "Have a step of a task done again."),
     "fork": (".cli_again", "Make a task that begins where another stood."),

@@ -94,6 +94,8 @@ NAMES: dict[str, str] = {
     "QuestionAnswered": "question.answered",
     "ExpiryNear": "expiry.near",
     "NoteGiven": "note.given",
+    "PauseAsked": "queue.pause_asked",
+    "PauseLifted": "queue.pause_lifted",
     "EffectResolved": "effect.resolved",
     "CommandApplied": "inbox.applied",
     "TaskLeft": "queue.left",

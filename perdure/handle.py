@@ -126,7 +126,12 @@ class Handle:
         return await self._runtime.aplan(self.id)
 
     def pause(self, by: str = "operator") -> bool:
-        """Stop after the operations in flight; False where it is not running."""
+        """Stop the task and its sub-tasks until somebody resumes it.
+
+        What runs stops after its operations in flight, over every crash; what is queued
+        or waits does not begin. True as well where it is paused already; False where it
+        has ended or is to end. A task that runs may end before it pauses: `wait` says.
+        """
         return self._runtime.pause(self.id, by)
 
     async def apause(self, by: str = "operator") -> bool:
@@ -136,7 +141,7 @@ class Handle:
     def resume(self, by: str = "operator") -> bool:
         """Let a paused or parked task go on; False where none waited.
 
-        Raises TaskNotFound.
+        Sub-tasks that were paused with it go on, too. Raises TaskNotFound.
         """
         return self._runtime.resume(self.id, by)
 

@@ -67,7 +67,6 @@ class Activation:
         self._family_of = family_of
         self.starting: set[str] = set()
         self.idle: set[str] = set()  # active, but nothing of them runs here
-        self.orders: dict[str, Order] = {}
         self.farewells: dict[str, Stopped] = {}
         self._over: dict[str, int] = {}  # newest incarnation of what ran before
         self._failures: dict[str, str] = {}  # why actors did not start, the last time
@@ -259,10 +258,10 @@ class Activation:
         """Tell a task that is up what it was told before."""
         admission, name = self._admission, task_name(task)
         place = admission.state.tasks[task]
-        order = self.orders.get(task)
         self.remind(task)
         admission.steering.tell(task)
-        if order is not None and place.order != "cancel":
+        if place.pausing and place.order != "cancel":
+            order = Order(what="pause", by=place.pausing)
             admission.house.address(name).tell(order)
         if admission.drains is not None:  # it was restarting when the others heard it
             admission.house.address(name).tell(Order(what="drain", by="close"))
@@ -285,7 +284,7 @@ class Activation:
         place = self._admission.state.tasks.get(task)
         if place is None or place.where != "active":
             return
-        if task in self.orders or place.order in ENDING:
+        if place.pausing or place.order in ENDING:
             self._tell(task)
             self._admission.after(BACKSTOP, TellAgain(task=task))
 
@@ -301,7 +300,6 @@ class Activation:
         if self.is_over(task, incarnation):
             return
         self._over[task] = incarnation
-        self.orders.pop(task, None)
         admission.demonitor(admission.house.address(family(task)))
         admission.demonitor(admission.house.address(task_name(task)))
         admission.steering.left(task)
@@ -325,6 +323,7 @@ class Activation:
             waiting = stopped.how == "waiting"
             admission.append(TaskPassivated(task=task, waiting=waiting))
             hit("admission.passivated", place.agent)
+            admission.pausing.stopped(task)
 
     def ended(self, left: TaskLeft) -> None:
         """A task gives its slot back; its parent hears of it in one transaction."""
@@ -366,3 +365,4 @@ class Activation:
         rows = [queued_row(row)] if on else []
         admission.append(TaskPassivated(task=row.task, waiting=True), rows=rows)
         hit("admission.passivated", place.agent)
+        admission.pausing.stopped(row.task)

@@ -56,6 +56,7 @@ from .erasing import Erasing
 from .forking import Forks
 from .gate import Gate
 from .isolation import Isolation
+from .pausing import Pausing
 from .questions import Questions
 from .queue import QueueState, apply, due
 from .retrying import Retries
@@ -97,6 +98,7 @@ class Admission(Durable[QueueState]):
         self.questions = Questions(self)
         self.warnings = Warnings(self)
         self.steering = Steering(self)
+        self.pausing = Pausing(self)
         self.activation = Activation(self, family_of)
         self.commands = Commands(self)
         self.retries = Retries(self)
@@ -150,6 +152,7 @@ class Admission(Durable[QueueState]):
             known = place.agent in self.house.agents and task not in self.held
             if place.lacks_agent and known:
                 self.callers.wake(task, f"agent {place.agent} is registered")
+        self.pausing.opened()
         self.commands.look()
         self._admit()
 
@@ -165,13 +168,13 @@ class Admission(Durable[QueueState]):
             case Submit():
                 self.callers.submit(message)
             case Resume():
-                self.callers.resume(message)
+                self.pausing.resume(message)
             case Fork():
                 self.forks.fork(message)
             case Retry():
                 self.retries.retry(message)
-            case Pause(task=task, by=by, promise=promise):
-                self.callers.pause(task, by, promise)
+            case Pause():
+                self.pausing.pause(message)
             case Cancel():
                 self.callers.cancel(message)
             case WakeAgain():

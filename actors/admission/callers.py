@@ -1,4 +1,4 @@
-"""What callers outside ask of admission: submit, resume, pause, cancel, approve."""
+"""What callers outside ask of admission: submit, cancel; and how each is answered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 from ...storage.errors import Fenced, Rejected
 from ...storage.records import Row
-from ...supervision.promise import Promise
 from ..errors import Misuse
 from ..events import (
     ApprovalAnswered,
@@ -24,10 +23,10 @@ from ..protocol import (
     Asked,
     Cancel,
     Order,
+    Pause,
     Queued,
     Reply,
     Resolve,
-    Resume,
     Retry,
     Steer,
     Submit,
@@ -119,36 +118,16 @@ class Callers:
 
         self._admission.read(lambda reader: reader.row(TASK_ROWS, task), found)
 
-    def resume(self, message: Resume) -> None:
-        """Wake a task that waits, is parked, or is just about to wait."""
-        admission = self._admission
-        task = message.task
-        if task in admission.held:
-            self._let_go(task)
-            if admission.state.tasks[task].where in ("queued", "active"):
-                admission.activation.reactivate(task)
-                self.conclude(message, True, "it goes on")
-                return
-
-        def found(row: TaskRow) -> None:
-            events, rows = self._waking(row, "resume", message.by)
-            said = "it goes on" if events else "it was not waiting"
-            # Where none waited somebody else may have just woken it: the answer
-            # comes once the store says so.
-            self.conclude(message, bool(events), said, *events, rows=rows)
-
-        admission.with_row(task, found)
-
-    def _let_go(self, task: str) -> None:
+    def let_go(self, task: str) -> None:
         """Hold a task of an earlier process, and what it waits for, no longer."""
         admission = self._admission
         admission.held.discard(task)
         for name, place in admission.state.tasks.items():
             if place.parent == task and name in admission.held:
-                self._let_go(name)
+                self.let_go(name)
                 admission.activation.reactivate(name)
 
-    def _waking(
+    def waking(
         self, row: TaskRow, order: Literal["resume", "again", "compensate"], by: str
     ) -> tuple[list[Event], list[Row]]:
         """What wakes a task that waits or is just about to; nothing for another."""
@@ -224,7 +203,7 @@ class Callers:
         asleep = place is not None and place.where != "parked" and not place.woken
         if place is not None and asleep and place.order != "cancel":
             if row.status in PASSIVE and row.reason in COMES:
-                woken, more = self._waking(row, "again", message.by)
+                woken, more = self.waking(row, "again", message.by)
             # An active task looks when it stops. One that waits may have stopped
             # after its row was read; it looks for itself what it waits for.
             stale = place.where == "waiting" and row.epoch != place.epoch
@@ -270,7 +249,7 @@ class Callers:
 
         def found(row: TaskRow) -> None:
             if admission.state.tasks[task].where == "parked":
-                events, rows = self._waking(row, "resume", by)
+                events, rows = self.waking(row, "resume", by)
                 admission.append(*events, rows=rows)
 
         admission.with_row(task, found)
@@ -291,6 +270,8 @@ class Callers:
             rows: list[Row] = []
             wanted: Literal["cancel", "compensate"] = "cancel"
             said = "it is to end"
+            if active:
+                said = admission.pausing.stops(task, "is to end")
             if message.compensate:
                 if place.order == "cancel":
                     said = "it is to end already, and its effects stay as they are"
@@ -310,18 +291,6 @@ class Callers:
                 admission.activation.reactivate(task)
 
         admission.with_row(task, found)
-
-    def pause(self, task: str, by: str, promise: Promise) -> None:
-        """Tell a running task to pause; it is told again when it restarts."""
-        admission = self._admission
-        place = admission.state.tasks.get(task)
-        if place is None or place.where != "active":
-            promise.set(False)
-            return
-        order = Order(what="pause", by=by)
-        admission.activation.orders[task] = order
-        admission.activation.order(task, order)
-        promise.set(True)
 
 
 def _stops_woken(place: Place, row: TaskRow) -> bool:
@@ -354,6 +323,8 @@ def _kind(message: Asked) -> str:
     match message:
         case Cancel():
             return "cancel"
+        case Pause():
+            return "pause"
         case WakeAgain():
             return "extend"
         case Answer(approved=approved, arguments=instead):

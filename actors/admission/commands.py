@@ -30,6 +30,7 @@ from ..protocol import (
     EraseFacts,
     FactChanged,
     Fork,
+    Pause,
     Reply,
     Resolve,
     Resume,
@@ -200,7 +201,7 @@ class Commands:
                 self._admission.erasing.erase(erase)
             case kind if kind == ERASED:
                 self._refuse(command, "what it was about is erased")
-            case "cancel" | "resume" | "extend" | "limit":
+            case "cancel" | "pause" | "resume" | "extend" | "limit":
                 self._with_task(command, body)
             case "know" if body.fact is not None:
                 self._change(command, "know", body.fact, body.by)
@@ -231,7 +232,10 @@ class Commands:
                     admission.callers.cancel(message)
                 case "resume":
                     resume = Resume(task=task, by=body.by, command=command.id)
-                    admission.callers.resume(resume)
+                    admission.pausing.resume(resume)
+                case "pause":
+                    pause = Pause(task=task, by=body.by, command=command.id)
+                    admission.pausing.pause(pause)
                 case _:
                     status = msgspec.json.decode(row, type=TaskRow).status
                     limits: Amounts = {}

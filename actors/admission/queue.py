@@ -14,6 +14,8 @@ from ..events import (
     Event,
     ExpiryNear,
     NoteGiven,
+    PauseAsked,
+    PauseLifted,
     ProgressSeen,
     QuestionAnswered,
     QueueReopened,
@@ -72,6 +74,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     not_before: float = 0.0
     parent: str = ""
     ending: bool = False  # it was told to end, whatever it was woken for since
+    pausing: str = ""  # who wants it to pause, or has paused it
+    lifted: bool = False  # somebody has it go on that had it pause in this epoch
     notes: int = 0  # that stand in its view
     noted: int = 0  # that it was ever given, replacements among them
     retry: str = ""  # the step that its order has done again
@@ -182,6 +186,8 @@ def apply(state: QueueState, event: Event) -> QueueState:
                 by=by,
                 since=old.epoch + 1,
                 retry=retry,
+                pausing=old.pausing if order == "again" else "",
+                lifted=False,
                 lacks_agent=False,
                 deaths=0 if order == "resume" else old.deaths,
                 ending=order in ENDING or (old.ending and not back),
@@ -198,6 +204,7 @@ def apply(state: QueueState, event: Event) -> QueueState:
                 by=event.by,
                 since=event.since,
                 clean=False,
+                lifted=False,
                 opening=state.openings,
                 not_before=0.0,  # it has come; a clock set back changes nothing
             )
@@ -221,6 +228,13 @@ def apply(state: QueueState, event: Event) -> QueueState:
             | TaskErased()
         ):
             return change(state, version=version)
+        case PauseAsked(task=task, by=by):
+            paused = change(state.tasks[task], pausing=by or "somebody", lifted=False)
+            tasks = {**state.tasks, task: paused}
+            return change(state, version=version, tasks=tasks)
+        case PauseLifted(task=task):
+            on = change(state.tasks[task], pausing="", lifted=True)
+            return change(state, version=version, tasks={**state.tasks, task: on})
         case NoteGiven(task=task, serial=serial, number=number):
             old = state.tasks[task]
             notes = max(old.notes, number)

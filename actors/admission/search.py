@@ -21,6 +21,8 @@ from ..events import (
     Event,
     ExpiryNear,
     NoteGiven,
+    PauseAsked,
+    PauseLifted,
     QuestionAnswered,
     TaskActivated,
     TaskErased,
@@ -53,7 +55,7 @@ def wordless(event: Event) -> Event:
         case ApprovalAnswered():
             # The id of an approval is a digest of the arguments: those can be guessed.
             return change(event, approval="", by="", why="", tool="", arguments="")
-        case NoteGiven():
+        case NoteGiven() | PauseAsked() | PauseLifted():
             return change(event, by="")
         case ExpiryNear():
             return change(event, subject="")

@@ -138,6 +138,12 @@ class Executor:
         with self._lock:
             return sum(run.alive for run in self._runs.values())
 
+    def names_of(self, owner: str) -> list[str]:
+        """What works of one owner, by the first part of its keys, runs or waits to."""
+        with self._lock:
+            runs = [one for key, one in self._runs.items() if key[0] == owner]
+            return [one.work.name for one in runs if one.outcome is None]
+
     def drain(self) -> None:
         """Refuse what waits and what is still to come; what runs goes on."""
         with self._lock:

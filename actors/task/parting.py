@@ -75,6 +75,8 @@ class Parting:
             case "pause":
                 if task.state.outcome is None:
                     self.stop_for(StopFor("operator", order.by, "resume"))
+            case "unpause":
+                self.gone_on("operator")
             case "answer":
                 task.approvals.look()
                 task.questions.look()

@@ -71,7 +71,10 @@ def test_cancel_reaches_a_running_task_of_another_process(gate: Gate) -> None:
         task = runtime.submit("agent", "Stand.")
         assert gate.entered.wait(LONG)
         code, value, _ = perdure("cancel", task.id[:6], "--by", "ann")
-        assert (code, value["applied"], value["said"]) == (0, True, "it is to end")
+        assert (code, value["applied"]) == (0, True)
+        assert value["said"] == (
+            "it is to end, after what runs now: stand; it may end before"
+        )
         gate.left.set()
         result = task.wait(LONG)
         assert (result.status, result.reason) == ("cancelled", "cancelled by ann")

@@ -14,8 +14,8 @@ import pytest
 
 from perdure import ask
 from tests.actors.world import World
-from tests.perdure.hosting import LONG, opened, reporter
-from tests.perdure.test_cli_ask import STORE, folder, here, perdure
+from tests.perdure.hosting import LONG, Gate, calls, opened, reporter
+from tests.perdure.test_cli_ask import STORE, folder, here, perdure, standing
 
 __all__ = ["folder"]
 
@@ -160,3 +160,65 @@ def test_a_note_reaches_a_task_of_another_process_and_one_at_rest() -> None:
         ]
         code, _, said = perdure("steer", task.id, "too late")
         assert (code, "has ended (completed)" in said) == (2, True)
+
+
+def test_pause_says_what_is_so_and_stops_a_task_of_another_process(
+    gate: Gate,
+) -> None:
+    agent = reporter(World(), standing(gate), script=calls("stand", "stand"))
+    with opened(Path(STORE), agent, active=1) as runtime:
+        task = runtime.submit("agent", "Stand.")
+        queued = runtime.submit("agent", "Stand, too.")
+        assert gate.entered.wait(LONG)
+        for _ in range(2):
+            code, value, _ = perdure("pause", task.id, "--by", "ann")
+            assert code == 0
+            assert value["said"] == (
+                "it pauses at its next point, after what runs now: stand; it may end "
+                "before"
+            )
+        code, value, _ = perdure("pause", queued.id)
+        assert (code, value["said"]) == (0, "it is paused")
+        assert queued.status == "paused"
+        gate.left.set()
+        result = task.wait(LONG)
+        assert (result.reason, result.ends_with) == ("operator", "resume")
+        code, value, _ = perdure("pause", task.id)
+        assert (code, value["said"]) == (0, "it is paused, for operator: resume")
+        for one in (task, queued):
+            assert perdure("resume", one.id)[0] == 0
+            assert one.wait(LONG).status == "completed"
+        code, _, said = perdure("pause", task.id)
+        assert (code, "has ended (completed)" in said) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["cancel", "pause", "steer"])
+def test_what_is_said_after_the_owner_was_killed_holds_at_the_next_opening(
+    kind: str,
+) -> None:
+    # R23
+    first = owner("stay")
+    assert first.stdout is not None
+    assert first.stdout.readline().strip() == "question"
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    _, listed, _ = perdure("ps")
+    task = listed[0]["task"]
+    words = ["Not red."] if kind == "steer" else []
+    code, value, _ = perdure(kind, task, *words, "--timeout", "0")
+    assert (code, value["applied"]) == (3, False)
+    with opened(Path(STORE), reporter(World(), ask, recovery="rules")) as runtime:
+        handle = runtime.task(task)
+        result = handle.wait(LONG)
+        match kind:
+            case "cancel":
+                assert result.status == "cancelled"
+                assert runtime.questions() == []
+            case "pause":
+                assert result.reason == "operator"
+                assert len(runtime.questions()) == 1
+            case "steer":
+                assert result.reason == "question"
+                _, sheet, _ = perdure("show", task)
+                (note,) = sheet["notes"]
+                assert (note["text"], note["taken"]) == ("Not red.", False)

@@ -97,14 +97,14 @@ class Callers:
     def _answered(self, what: str, task: str, place: int) -> None:
         run = self._run
         kinds = {
-            "submit": ("TaskQueued", 0),
-            "resume": ("TaskWoken", 0),
-            "cancel": ("TaskWoken", 0),
-            "extend": ("Granted", place),
+            "submit": (("TaskQueued",), 0),
+            "resume": (("TaskWoken", "PauseLifted"), 0),
+            "cancel": (("TaskWoken",), 0),
+            "extend": (("Granted",), place),
         }
-        kind, first = kinds[what]
+        types, first = kinds[what]
         found = any(
-            one.type == kind and one.body["task"] == task
+            one.type in types and one.body["task"] == task
             for one in run.witness.since(first)
         )
         run.findings.check(

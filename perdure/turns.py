@@ -136,6 +136,7 @@ _SAYS: dict[type[Event], Callable[[Any], str]] = {
         f"{event.question} was answered: {event.answer[:300]}"
     ),
     events.QuestionExpired: lambda event: f"{event.question}: nobody answered in time",
+    events.NoteTaken: lambda event: f"note {event.number}: {event.text[:300]}",
     events.StepRetried: lambda event: (
         f"done again from step {event.step}: {', '.join(event.steps)}"
     ),

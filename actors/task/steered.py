@@ -60,9 +60,9 @@ def note_row(note: NoteRow) -> Row:
 
 
 def taken(state: TaskState, event: NoteTaken) -> TaskState:
-    """The state with a note in view; a person's word: no circle is seen any more."""
+    """The state with a note in view; a person's word: all may be tried again (A107)."""
     note = NoteView(number=event.number, text=event.text, by=event.by, at=event.at)
     steering = {**state.steering, event.number: note}
     return msgspec.structs.replace(
-        state, steering=steering, noted=event.serial, guard=GuardState()
+        state, steering=steering, noted=event.serial, guard=GuardState(), tried={}
     )

@@ -244,7 +244,7 @@ def test_without_a_limit_of_time_none_is_set_aside() -> None:
 
 def test_calls_that_failed_teach_nothing() -> None:
     slow = Slow()
-    slow.trouble = [ValueError("no"), ValueError("no")]
+    slow.trouble = [ConnectionError("no"), ConnectionError("no")]
     house = slow.house(LOOK, LOOK, LOOK)
     house.run()
     settle_down(house)

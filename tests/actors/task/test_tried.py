@@ -16,6 +16,7 @@ from perdure.actors.guard.seen import INFRA, OWN, REFUSED, WROTE, Seen
 from perdure.actors.guard.tried import CALLS_KEPT, TIMES_KEPT, Tried, tried_after
 from perdure.actors.model import ModelReply, ModelRequest
 from perdure.models import Scripted
+from perdure.turns import Turn
 from tests.actors.world import (
     ROUND_AND_ROUND,
     Calls,
@@ -207,6 +208,19 @@ def test_a_person_gives_it_back() -> None:
     handle.resume()
     assert house.finish(handle.id).status == "completed"
     assert shop.built == 4
+
+
+def test_a_note_of_a_person_gives_it_back() -> None:
+    shop = Shop([BUILD] * 5)
+    house = shop.open()
+    handle = house.submit()
+    assert house.until(lambda: len(refused(house, handle.id)) == 1)
+    handle.steer("the name is there now", by="an operator")
+    assert house.finish(handle.id).status == "completed"
+    assert shop.built == 4
+    story = handle.why().story
+    notes = [one for one in story if isinstance(one, Turn) and one.by == "an operator"]
+    assert [one.says for one in notes] == ["note 1: the name is there now"]
 
 
 def test_the_count_outlives_the_process() -> None:

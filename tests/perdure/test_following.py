@@ -5,13 +5,23 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
-from perdure import Handle, Runtime, RuntimeClosed, TaskEvent, UseAsync, tool
+from perdure import (
+    Handle,
+    Runtime,
+    RuntimeClosed,
+    StoreRefused,
+    TaskEvent,
+    UseAsync,
+    tool,
+)
+from perdure.cli import main
 from perdure.following import Following
 from perdure.models import Scripted
 from perdure.storage.errors import StoreFailed
@@ -175,6 +185,23 @@ def test_a_store_that_cannot_be_read_just_now_is_read_again(
     with opened(tmp_path / "t.db", reporter(world)) as runtime:
         task = runtime.submit("agent", "do it", budget=BUDGET)
         assert [one.seq for one in task.events()] == seqs(tmp_path / "t.db", task.id)
+
+
+def test_a_damaged_record_ends_the_watch_and_is_named(
+    tmp_path: Path, world: World
+) -> None:
+    store = tmp_path / "t.db"
+    with opened(store, reporter(world)) as runtime:
+        task = runtime.submit("agent", "do it", budget=BUDGET)
+        assert task.wait(LONG).status == "completed"
+    damaged = seqs(store, task.id)[-2]
+    with closing(apsw.Connection(str(store))) as other:
+        other.execute("UPDATE records SET at = at + 1 WHERE seq = ?", [damaged])
+    assert main(["watch", task.id, "--store", str(store)]) == 2
+    with opened(store, reporter(world)) as runtime:
+        events = runtime.task(task.id).events()
+        with pytest.raises(StoreRefused, match=f"record {damaged} "):
+            list(events)
 
 
 # ── event loops ──────────────────────────────────────────────────────────────────

@@ -74,8 +74,6 @@ def _watch(arguments: argparse.Namespace) -> int:
                 continue
             if page.stand == "there":
                 return DONE
-            if page.stand == "unsure":
-                seen = -1
         time.sleep(LOOK_EVERY)
 
 

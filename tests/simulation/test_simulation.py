@@ -29,7 +29,7 @@ CATCHING: dict[str, tuple[int, ...]] = {
     "forget_settle": (0, 1, 2),
     "settle_twice": (0, 1, 2),
     "ignore_the_runtimes_epoch": (57, 59, 99, 134),
-    "ignore_the_lease": (30, 43, 61, 71),
+    "ignore_the_lease": (49, 53, 61, 66),
     "load_before_the_queue": (5, 7, 8, 16),
     "reuse_a_stale_snapshot": (0, 1, 2),
     "drop_the_wake_again_mark": (1, 3, 5),

@@ -18,7 +18,7 @@ __all__ = ["LIMIT", "Failing", "observed", "shown"]
 KEPT = 8  # calls; the one that failed longest ago goes first
 WHY = 200  # characters of a reason
 LIMIT = "limit: "  # how the reason begins where a limit of calls refused one
-RULE = "the rule "  # and where a rule did
+KEPT_BACK = (LIMIT, "the rule ", "blocked: ")  # so begin reasons of refusals
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +41,9 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
 def observed(failing: Failing, op: Op, event: ActionObserved) -> Failing:
     """Keep a call that failed or is unknown; forget one that went well.
 
-    One that a person, a rule or a limit of calls kept from being made has not failed:
-    that was the answer, and the model is to go on with it (K36).
+    One that a person, a rule, a limit of calls or the loop guard kept from being made
+    has not failed: that was the answer, and the model is to go on with it (K36). Where
+    it had failed before, it still has.
     """
     call = op.action
     if not isinstance(call, CallTool) or event.again or op.undoes:
@@ -51,8 +52,11 @@ def observed(failing: Failing, op: Op, event: ActionObserved) -> Failing:
     name = seen.action if seen else action_of(call.tool, call.arguments)
     calls = {key: one for key, one in failing.calls.items() if key != name}
     why = event.reason.removeprefix(f"{call.tool}: ")
-    kept = bool(op.rejected) or (event.refused and why.startswith((LIMIT, RULE)))
-    if event.status != "completed" and not kept:
+    kept = bool(op.rejected) or (event.refused and why.startswith(KEPT_BACK))
+    before = failing.calls.get(name)
+    if kept and before is not None:
+        calls[name] = msgspec.structs.replace(before, parent=call.parent)
+    elif event.status != "completed" and not kept:
         calls[name] = Wrong(
             op=op.op,
             tool=call.tool,

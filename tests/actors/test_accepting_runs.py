@@ -15,12 +15,16 @@ from perdure.accept import Verdict, all_of, any_of, judge, regex, schema
 from perdure.actors.accepting import matching
 from perdure.actors.context.judging import AGAIN
 from perdure.actors.events import (
+    ActionObserved,
     AnswerJudged,
     AnswerRefused,
+    CallTool,
     StepEnded,
     TaskClosing,
 )
 from perdure.actors.model import ModelReply, ModelRequest
+from perdure.actors.task import failing
+from perdure.actors.task.parts import Op
 from perdure.models import Scripted
 from perdure.replay import render_again, rounds
 from perdure.storage.memory import MemoryReader
@@ -644,3 +648,29 @@ def test_a_call_that_cannot_be_made_has_failed() -> None:
         words=True,
     )
     assert house.run().reason == "limited"
+
+
+@pytest.mark.parametrize(
+    ("reason", "fails"),
+    [
+        ("look: limit: tool_calls", False),
+        ("look: the rule 'x' forbids this call", False),
+        ("look: blocked: look did the same 3 times over", False),
+        ("look: there is no tool 'look'", True),
+    ],
+)
+def test_what_kept_a_call_back_neither_fails_it_nor_makes_it_good(
+    reason: str, fails: bool
+) -> None:
+    # K36
+    call = CallTool(tool="look", arguments="{}", call_id="", parent=5, index=0)
+    op = Op(op=6, step="s", action=call)
+    event = ActionObserved(
+        op=6, attempt=1, status="failed", reason=reason, refused=True
+    )
+    assert bool(failing.observed(failing.Failing(), op, event).calls) is fails
+    ran = msgspec.structs.replace(event, reason="look: it broke", refused=False)
+    broken = failing.observed(failing.Failing(), op, ran)
+    later = msgspec.structs.replace(op, action=msgspec.structs.replace(call, parent=9))
+    (left,) = failing.shown(failing.observed(broken, later, event))
+    assert left.newest  # an answer now still comes right after it

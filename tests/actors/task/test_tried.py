@@ -25,6 +25,7 @@ from tests.actors.world import (
     outcomes,
     quick,
     standing,
+    taken,
 )
 
 Kind = Literal["query", "generate", "downstream"]
@@ -66,7 +67,10 @@ class Shop:
                 return ModelReply(tool_calls=as_calls([calls[made]], made))
             return ModelReply(content=json.dumps(standing(request)["step"]["id"]))
 
-        plan = [Step(id=f"s{n}", goal="it", max_iterations=30) for n in range(steps)]
+        plan = [
+            Step(id=f"s{n}", goal="it", max_iterations=30, accept=taken)
+            for n in range(steps)
+        ]
         self.agent = Agent(
             name="agent",
             instructions="Build.",

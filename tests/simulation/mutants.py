@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from perdure.actors.acceptance import Verdict
 from perdure.actors.admission import actor as admission
 from perdure.actors.admission.answers import Answers
 from perdure.actors.admission.queue import apply as apply_queue
@@ -27,8 +28,8 @@ from perdure.actors.ledger.resolve import Resolver
 from perdure.actors.ledger.work import Returned
 from perdure.actors.protocol import SettleReply
 from perdure.actors.requests import Requests
+from perdure.actors.task import judge
 from perdure.actors.task.approvals import Approvals
-from perdure.actors.task.judge import Judging
 from perdure.actors.timers import actor as timer_actor
 from perdure.actors.timers.actor import Timers
 from perdure.storage.journal import Journal
@@ -319,12 +320,7 @@ def a_new_key_for_each_attempt() -> Any:
 @mutant
 def accept_every_answer() -> Any:
     """No acceptance function is asked."""
-    run = Judging._run
-
-    def lenient(judging: Judging, op: int, step: str, text: str, _: Any) -> None:
-        run(judging, op, step, text, None)
-
-    return patch.object(Judging, "_run", lenient)
+    return patch.object(judge, "settled", lambda *_: Verdict(ok=True))
 
 
 @mutant

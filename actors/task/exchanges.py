@@ -11,7 +11,6 @@ from ..context.blocks import Block
 from ..events import CallTool
 from ..ledger.entry import Entry
 from ..model import ModelReply
-from ..protocol import Replied
 from .recovery import exchange, exchanges, told
 
 if TYPE_CHECKING:
@@ -48,17 +47,7 @@ class Exchanges:
             elif entry.status == "pending" or entry.op in open_ops:
                 continue
             elif entry.kind == "tool" and entry.parent > until:
-                outcome = Replied(
-                    op=entry.op,
-                    attempt=entry.attempt,
-                    status=entry.status,
-                    result=entry.result,
-                    error=entry.error,
-                    anchors={},
-                    by=entry.by,
-                    edited=entry.edited,
-                )
-                self.results[entry.op] = told(outcome)
+                self.results[entry.op] = told(entry)
 
     def forget(self) -> None:
         """A step ended: nothing of its exchanges is needed any more."""

@@ -17,12 +17,14 @@ from perdure.actors.events import (
     QuestionAnswered,
     QuestionAsked,
     QuestionTaken,
+    RequestBuilt,
 )
 from perdure.actors.protocol import Reply
 from perdure.actors.task.actor import Task
 from perdure.actors.task.asked import about
 from perdure.actors.task.state import TaskState, apply
 from perdure.models import Scripted
+from perdure.replay import render_again
 from tests.actors.runs import sound
 from tests.actors.world import Calls, House, World, follow, outcomes, tools_of
 
@@ -113,6 +115,22 @@ def test_two_questions_are_independent_and_survive_a_restart() -> None:
     assert house.finish(task.id).status == "completed"
     answers = [one.answer for one in house.of(f"task/{task.id}", QuestionTaken)]
     assert answers == ["Ada", "red"]
+    sound(house)
+
+
+def test_each_of_two_answers_is_told_with_who_gave_it_however_late_the_other() -> None:
+    heard: list[str] = []
+    house = House(asker(BOTH, heard=heard))
+    task = house.submit()
+    q1, q2 = asked(house, task.id)
+    task.answer(q1, "blue", by="ann")
+    assert asked(house, task.id) == [q2]
+    task.answer(q2, "Ada", by="bob")
+    assert house.finish(task.id).status == "completed"
+    assert heard == ["(answered by ann)\nblue", "(answered by bob)\nAda"]
+    (told,) = {one.op for one in house.of(f"task/{task.id}", RequestBuilt)} - {1}
+    again = house.runtime._reading.read(lambda one: render_again(one, task.id, told))
+    assert "(answered by ann)" in str(again.messages)  # P4: as it was sent
     sound(house)
 
 

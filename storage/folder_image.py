@@ -18,7 +18,7 @@ from .folder_files import (
     write_command,
 )
 from .memory import MemoryReader, MemoryStore, keep_snapshot
-from .records import Command, Row, Snapshot
+from .records import Command, Record, Row, Snapshot
 
 __all__ = ["FolderReader", "Image"]
 
@@ -180,6 +180,11 @@ class FolderReader(MemoryReader):
         """Return the blob of this SHA-256, None where there is none."""
         self._look()
         return super().blob(digest)
+
+    def stretch(self, stream: str, after: int, limit: int) -> list[Record]:
+        """Return the records of one stream behind version `after`, at most `limit`."""
+        self._look()
+        return super().stretch(stream, after, limit)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ from perdure.actors.events import EffectRecorded, EffectRegistered
 from perdure.actors.model import ModelReply, ModelRequest
 from perdure.models import Scripted
 from tests.actors.runs import sound
-from tests.actors.world import Calls, House, follow, outcomes, quick
+from tests.actors.world import Calls, House, follow, outcomes, quick, taken
 
 
 class Shop:
@@ -43,7 +43,10 @@ class Shop:
                 raise self.raises
             return self.gives or f"ordered {amount}"
 
-        steps = [Step(id=f"s{number}", goal="Order.") for number in range(self.steps)]
+        steps = [
+            Step(id=f"s{number}", goal="Order.", accept=taken)
+            for number in range(self.steps)
+        ]
         agent = Agent(
             name="agent",
             instructions="Do it.",

@@ -26,6 +26,7 @@ from .actors.events import (
     KnowledgeTaken,
     RequestBuilt,
     StepEnded,
+    StepRetried,
     StepStarted,
     TaskErased,
 )
@@ -235,8 +236,7 @@ def _facts(
     marks = [
         (record, event)
         for record, event in stream
-        if record.seq < at.seq
-        and isinstance(event, ContextRebuilt | StepStarted | StepEnded)
+        if record.seq < at.seq and _begins(stream, record, event)
     ]
     if not marks or not isinstance(rebuilt := marks[-1][1], ContextRebuilt):
         return ()
@@ -245,6 +245,16 @@ def _facts(
     entries = _entries_at(reader, task, record.seq)
     mine = [one for one in entries if step is not None and one.step == step.id]
     return operations(mine, built.facts_until, rebuilt.limit)
+
+
+def _begins(
+    stream: Sequence[tuple[Record, Event]], record: Record, event: Event
+) -> bool:
+    """Whether a task's exchanges, and what it shows as facts of them, begin anew."""
+    if not isinstance(event, StepRetried):
+        return isinstance(event, ContextRebuilt | StepStarted | StepEnded)
+    running = _task_at(stream, record.version - 1).step
+    return running is None or running.id in event.steps
 
 
 def _fixed(reader: Reader, built: RequestBuilt) -> FixedLayer:

@@ -1,4 +1,4 @@
-"""Which function judges a step: the host's, or one that the model may name. Pure."""
+"""What judges a step: what its host gave, or one that the model may name. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["accept_of"]
 def accept_of(agent: Agent, step: PlanStep) -> Accept | str | None:
     """Return what judges a step, None where nothing does, or why it cannot be judged.
 
-    Functions are found by name, never stored: those of the host's steps in the agent's
+    They are found by name, never stored: those of the host's steps in the agent's
     plan, those of written ones in its planner (A34).
     """
     if step.by == "model":
@@ -24,8 +24,9 @@ def accept_of(agent: Agent, step: PlanStep) -> Accept | str | None:
             return "the agent has no planner any more, which judged this step"
         if not step.accept:
             return agent.planner.accept
-        found = agent.planner.checks.get(step.accept)
-        return found or f"the agent's planner lost the check {step.accept!r}"
+        if step.accept in agent.planner.checks:
+            return agent.planner.checks[step.accept]
+        return f"the agent's planner lost the check {step.accept!r}"
     if agent.plan is None:
         return None
     for one in agent.plan.steps:

@@ -36,9 +36,10 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
         triggers: what a look at the plan is due for: ``phase`` done, a failed or
             unexpected ``result``, ``unsure`` words, ``half`` of the steps.
         phrases: of uncertainty, beside the built-in ones in English and Chinese.
-        accept: judges the results of written steps that name no check; None accepts
-            each that is not empty.
-        checks: by name, what a written step may ask to be judged by.
+        accept: judges the results of written steps that name no check, as a step's
+            does; None accepts each that is not empty, unless calls failed just before.
+        checks: by name, what a written step may ask to be judged by: functions, or
+            what `perdure.accept` makes.
 
     Raises:
         Misuse: naming the field, the value and the fix.
@@ -96,7 +97,7 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(self.checks, Mapping) or len(self.checks) > MOST_STEPS:
             raise Misuse(
                 f"Planner: checks={self.checks!r} must be a mapping of at most "
-                f"{MOST_STEPS} names to functions"
+                f"{MOST_STEPS} names to what judges"
             )
         for name, check in self.checks.items():
             if not isinstance(name, str) or not NAME.fullmatch(name):

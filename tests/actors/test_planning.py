@@ -16,6 +16,7 @@ from perdure import (
     Planner,
     RateLimit,
     Step,
+    accept,
     tool,
     views,
 )
@@ -502,6 +503,42 @@ def test_written_steps_are_judged_by_the_check_they_name_or_by_the_planners() ->
     assert house.run(goal=GOAL).status == "completed"
     assert named == [("rows", "a"), ("usual", "b")]
     assert "judged by: rows" in model.asked[0].messages[-1]["content"]
+
+
+def test_a_planners_checks_may_be_ready_made_and_ask_a_model() -> None:
+    questions: list[str] = []
+    model = Model(
+        {
+            "steps": [
+                {"id": "a", "goal": "x", "accept": "step"},
+                {"id": "b", "goal": "y"},
+            ]
+        }
+    )
+
+    def reply(request: ModelRequest) -> ModelReply:
+        if not request.messages[0]["content"].startswith("You judge"):
+            return model(request)
+        asked = json.loads(request.messages[-1]["content"])
+        questions.append(asked["step"]["id"])
+        return ModelReply(content='{"verdict": "pass", "why": "it does"}')
+
+    named = accept.all_of(accept.schema(dict[str, str]), accept.judge("It is short."))
+    usual = accept.any_of(accept.regex("^no$"), accept.judge("It is kind."))
+    planner = Planner(triggers=(), accept=usual, checks={"step": named})
+    house = House(agent(reply, planner))
+    task = house.submit(goal=GOAL)
+    assert house.finish(task.id).status == "completed"
+    judged = [
+        [(one.by, one.ok) for one in event.judged]
+        for event in of(house, task.id, StepEnded)
+    ]
+    assert judged == [
+        [("check", True), ("model", True)],
+        [("check", False), ("model", True)],
+    ]
+    assert questions == ["a", "b"]
+    ended_well(house, task.id)
 
 
 def test_a_check_that_the_planner_lost_is_no_pass() -> None:

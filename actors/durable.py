@@ -20,7 +20,7 @@ from ..supervision.faults import hit
 from .events import Event
 from .house import House
 
-__all__ = ["Durable", "Folded"]
+__all__ = ["Durable", "Folded", "Found"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 STATE_SCHEMA = 1
@@ -30,6 +30,14 @@ NODE_EVENTS = 8  # events since the last snapshot that make one before a node wo
 class _StreamLoaded(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int
     loaded: Loaded | BaseException
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What an actor waited for, a read or a flush, has ended; for `Durable.hear`."""
+
+    incarnation: int
+    value: Any
+    then: Callable[[Any], None]
 
 
 class Folded(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,3 +204,38 @@ class Durable(Actor, Generic[S]):
     def when_durable(self, seq: int, callback: Callable[[], object]) -> None:
         """Call back, off this actor's turn, once `seq` is flushed."""
         self.house.journal.when_durable(seq, callback)
+
+    # ── what ends in a later turn ────────────────────────────────────────────────
+
+    def read(self, run: Callable[[Reader], Any], then: Callable[[Any], None]) -> None:
+        """Read behind all appends so far; `then` runs in a turn of this incarnation.
+
+        What `run` raises crashes this actor, whoever asked: it catches what a damaged
+        record of one task may raise.
+        """
+        self.house.journal.read(run, self.later(then))
+
+    def later(self, then: Callable[[Any], None]) -> Callable[[Any], None]:
+        """A callback for any thread, that has `then` run in a turn of this incarnation.
+
+        What it is given crashes this actor, where that is an exception.
+        """
+        address, incarnation = self.address, self.incarnation
+
+        def done(value: Any) -> None:
+            address.tell(Found(incarnation=incarnation, value=value, then=then))
+
+        return done
+
+    def once_durable(self, seq: int, then: Callable[[], None]) -> None:
+        """Run `then` in a turn of this incarnation once `seq` is flushed."""
+        done = self.later(lambda _: then())
+        self.when_durable(seq, lambda: done(None))
+
+    def hear(self, found: Found) -> None:
+        """Go on with what was waited for, unless another incarnation did."""
+        if found.incarnation != self.incarnation:
+            return
+        if isinstance(found.value, BaseException):
+            raise found.value
+        found.then(found.value)

@@ -105,6 +105,7 @@ __all__ = [
     "say",
     "say_json",
     "text",
+    "whole",
 ]
 
 DONE = 0
@@ -114,6 +115,7 @@ NOT_ENDED = 3
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 PIPE_CLOSED = 141  # 128 + SIGPIPE
 STORE = "tasks.db"
+LONGEST = 15  # digits of a number
 COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
     "ps": (".cli_read", "List all tasks."),
     "show": (".cli_read", "Show one task."),
@@ -249,6 +251,13 @@ def text(word: str) -> str:
     except UnicodeEncodeError:
         raise argparse.ArgumentTypeError(f"{word!r} is not valid UTF-8") from None
     return word
+
+
+def whole(word: str) -> int:
+    """An argument as a whole number from 0 on; no amount or seq has over 15 digits."""
+    if not (word.isascii() and word.isdecimal()) or len(word) > LONGEST:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number")
+    return int(word)
 
 
 # ── output ───────────────────────────────────────────────────────────────────────

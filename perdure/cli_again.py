@@ -10,7 +10,7 @@ from .actors.admission.commands import CommandBody
 from .actors.budget.account import Budget, limits_of
 from .actors.task.rows import ERASED
 from .again import check_fork
-from .cli import text
+from .cli import text, whole
 from .cli_ask import AMOUNTS, add_asking, send
 from .errors import Misuse
 from .result import ENDED
@@ -27,11 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
         said = "the step; where none is given, that where the task stopped"
         add("--from", dest="step", metavar="STEP", type=text, default="", help=said)
     else:
-        add("--at", metavar="SEQ", type=_whole, help="a place of the log; see log")
+        add("--at", metavar="SEQ", type=whole, help="a place of the log; see log")
         add("--goal", metavar="TEXT", type=text, help="in place of the task's")
         add("--key", metavar="TEXT", type=text, help="the same again: the same fork")
         for name, what in AMOUNTS:
-            add(f"--{name}", metavar="N", type=_whole, help=f"so many {what} at most")
+            add(f"--{name}", metavar="N", type=whole, help=f"so many {what} at most")
         add("--cost", metavar="AMOUNT", type=text, help="so much at most, as a decimal")
     add_asking(parser)
     parser.set_defaults(kind=kind)
@@ -68,9 +68,3 @@ def _fork(arguments: argparse.Namespace) -> CommandBody:
         goal=arguments.goal or "",
         key=arguments.key,
     )
-
-
-def _whole(word: str) -> int:
-    if not (word.isascii() and word.isdecimal()) or len(word) > 15:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number")
-    return int(word)

@@ -21,7 +21,7 @@ from .actors.budget.account import Budget, limits_of
 from .actors.names import TASK_ROWS
 from .actors.task.rows import ERASED
 from .again import kept_of
-from .cli import DONE, NOT_ENDED, UNDONE, complain, say, say_json, text
+from .cli import DONE, NOT_ENDED, UNDONE, complain, say, say_json, text, whole
 from .erasing import check_by
 from .errors import Misuse
 from .result import ENDED
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     if kind in MONEY:
         more = " more" if kind == "extend" else " in all"
         for name, what in AMOUNTS:
-            add(f"--{name}", metavar="N", type=_count, help=f"so many {what}{more}")
+            add(f"--{name}", metavar="N", type=whole, help=f"so many {what}{more}")
         add("--cost", metavar="AMOUNT", type=text, help=f"so much{more}, as a decimal")
     add_asking(parser, names=kind != "erase")
     parser.set_defaults(kind=kind)
@@ -290,12 +290,6 @@ def _json(word: str) -> str:
         ) from None
     except Misuse as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _count(word: str) -> int:
-    if not (word.isascii() and word.isdecimal()) or len(word) > 15:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number")
-    return int(word)
 
 
 def _seconds(word: str) -> float:

@@ -25,6 +25,7 @@ from .cli import (
     say,
     say_json,
     text,
+    whole,
 )
 from .errors import Misuse
 from .result import Result
@@ -62,9 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser, _: str) -> None:
         ("model-calls", "model calls"),
         ("tool-calls", "tool calls"),
     ):
-        add(
-            f"--budget-{name}", metavar="N", type=_count, help=f"at most so many {what}"
-        )
+        add(f"--budget-{name}", metavar="N", type=whole, help=f"at most so many {what}")
     add("--budget-cost", metavar="AMOUNT", type=_words, help="cost at most so much")
     add("--key", type=_words, help="the same key again means the same task")
     add("--log", metavar="FILE", type=Path, help="write events there, as JSON lines")
@@ -204,14 +203,6 @@ def _inputs(word: str) -> dict[str, Any]:
         raise argparse.ArgumentTypeError(
             f'{word!r} is not JSON ({error}); give an object like {{"country": "NO"}}'
         ) from None
-
-
-def _count(word: str) -> int:
-    if not (word.isascii() and word.isdigit()):
-        raise argparse.ArgumentTypeError(
-            f"{word!r} is no limit; give a whole number of at least 0"
-        )
-    return int(word)
 
 
 def _seconds(word: str) -> float:

@@ -14,7 +14,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from . import views
-from .cli import DONE, INTERRUPTED, say, say_json, text
+from .cli import DONE, INTERRUPTED, say, say_json, text, whole
 from .feed import Place, TaskEvent, Wanted, read_page
 from .storage.errors import StorageError, Undecodable
 from .storage.reader import open_reader
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     add = parser.add_argument
     add("task", metavar="ID", type=text, help="a task, see perdure ps")
     after = "go on behind this event, the last one seen"
-    add("--after", metavar="SEQ", type=_seq, default=0, help=after)
+    add("--after", metavar="SEQ", type=whole, default=0, help=after)
     until = "stopped: end where the task is paused or parked, too"
     add("--until", choices=("ended", "stopped"), default="ended", help=until)
     about = "the events of its sub-tasks, too"
@@ -107,9 +107,3 @@ def _tell(arguments: argparse.Namespace, event: TaskEvent) -> None:
         say([log_line(line)])
     if sys.stdout is not None:
         sys.stdout.flush()
-
-
-def _seq(word: str) -> int:
-    if not (word.isascii() and word.isdecimal()) or len(word) > 15:
-        raise argparse.ArgumentTypeError(f"{word!r} is no seq of an event")
-    return int(word)

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import msgspec
 
-from .actors.durable import STATE_SCHEMA
 from .actors.events import EVENTS, Event
+from .actors.task.standing import newest
 from .storage.codec import Codec
 from .storage.reader import Reader
-from .storage.records import Record, Snapshot
+from .storage.records import Record
 
 __all__ = ["event_of", "family", "fold", "records_of", "whole"]
 
@@ -48,20 +48,7 @@ def family(reader: Reader, name: str, last: int) -> Iterator[Record]:
 
 def fold(reader: Reader, stream: str, first: S, apply: Callable[[S, Event], S]) -> S:
     """The state of a stream: its newest good snapshot and the events after it."""
-
-    def usable(snapshot: Snapshot) -> bool:
-        if snapshot.state_schema != STATE_SCHEMA:
-            return False
-        msgspec.json.decode(snapshot.body, type=type(first))
-        return True
-
-    loaded = reader.load(stream, usable=usable)
-    state = first
-    if loaded.snapshot is not None:
-        state = msgspec.json.decode(loaded.snapshot.body, type=type(first))
-    for record in loaded.records:
-        state = apply(state, event_of(record))
-    return state
+    return newest(reader, stream, event_of, first, apply)[0]
 
 
 @functools.cache

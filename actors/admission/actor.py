@@ -10,14 +10,13 @@ import msgspec
 
 from ...storage.erasure import Erasure
 from ...storage.errors import Fenced, Rejected
-from ...storage.reader import Reader
 from ...storage.records import Draft, Lease, Row
 from ...supervision.faults import hit
 from ...supervision.lifecycle import Down, NotRunning, Up
 from ...supervision.promise import Promise
 from ...supervision.protocol import ChildFailed, ChildStarted, MayRestart
 from ...supervision.spec import ChildSpec
-from ..durable import Durable, Folded
+from ..durable import Durable, Folded, Found
 from ..events import ApprovalAnswered, Event, TaskLeft, TaskParked
 from ..house import House
 from ..names import ADMISSION, TASK_ROWS, TASKS
@@ -65,14 +64,6 @@ from .verdicts import Verdicts
 from .warnings import Warnings
 
 __all__ = ["Admission"]
-
-
-class _Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What this actor waited for, a read or a flush, has ended."""
-
-    incarnation: int
-    value: Any
-    then: Callable[[Any], None]
 
 
 class Admission(Durable[QueueState]):
@@ -228,11 +219,8 @@ class Admission(Durable[QueueState]):
                     self.activation.up(name, incarnation)
             case Overdue(key=key):
                 self.requests.overdue(key)
-            case _Found(incarnation=incarnation, value=value, then=then):
-                if incarnation == self.incarnation:
-                    if isinstance(value, BaseException):
-                        raise value
-                    then(value)
+            case Found():
+                self.hear(message)
         self._admit()
 
     def _admit(self) -> None:
@@ -293,24 +281,6 @@ class Admission(Durable[QueueState]):
 
         self.with_row(task, found)
 
-    # ── what ends in a later turn ────────────────────────────────────────────────
-
-    def read(self, run: Callable[[Reader], Any], then: Callable[[Any], None]) -> None:
-        """Read behind all appends so far; `then` runs in a turn of this incarnation."""
-        self.house.journal.read(run, self.later(then))
-
-    def later(self, then: Callable[[Any], None]) -> Callable[[Any], None]:
-        """A callback for any thread, that has `then` run in a turn of this incarnation.
-
-        What it is given crashes this actor, where that is an exception.
-        """
-        address, incarnation = self.address, self.incarnation
-
-        def done(value: Any) -> None:
-            address.tell(_Found(incarnation=incarnation, value=value, then=then))
-
-        return done
-
     def with_row(self, task: str, then: Callable[[TaskRow], None]) -> None:
         """Read a task's row, behind every append made so far."""
 
@@ -319,9 +289,3 @@ class Admission(Durable[QueueState]):
                 then(msgspec.json.decode(row, type=TaskRow))
 
         self.read(lambda reader: reader.row(TASK_ROWS, task), found)
-
-    def once_durable(self, seq: int, then: Callable[[], None]) -> None:
-        """Run `then` in a turn of this incarnation once `seq` is flushed."""
-        address = self.address
-        done = _Found(incarnation=self.incarnation, value=None, then=lambda _: then())
-        self.when_durable(seq, lambda: address.tell(done))

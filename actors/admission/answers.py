@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage.reader import Reader
 from ...supervision.faults import hit
-from ..errors import Misuse
 from ..events import ApprovalAnswered
-from ..names import APPROVAL_ANSWERS, APPROVALS, TASK_ROWS
+from ..names import APPROVAL_ANSWERS, APPROVALS
 from ..protocol import Answer
 from ..task.rows import ApprovalRow, TaskRow
 from ..tool import UNDO
+from .answering import look_up
 
 if TYPE_CHECKING:
     from .actor import Admission
@@ -42,36 +41,32 @@ class Answers:
 
     def answer(self, message: Answer) -> None:
         """Take an answer, or say why it changes nothing."""
-        admission = self._admission
+        look_up(
+            self._admission,
+            message,
+            message.approval,
+            spaces=(APPROVALS, APPROVAL_ANSWERS),
+            kind=ApprovalRow,
+            unknown=f"there is no approval {message.approval!r}; the open ones are "
+            "listed by `perdure show` and runtime.approvals()",
+            then=self._found,
+        )
 
-        def found(values: tuple[bytes | None, bytes | None, bytes | None]) -> None:
-            asked, answered, row = values
-            if asked is None or row is None:
-                self._unknown(message)
-                return
-            approval = msgspec.json.decode(asked, type=ApprovalRow)
-            if message.task and approval.task != message.task:
-                self._unknown(message)
-                return
-            task = msgspec.json.decode(row, type=TaskRow)
-            known = msgspec.structs.replace(message, task=approval.task)
-            before = self._before(approval, answered)
-            if over := self._over(approval, before, message):
-                admission.callers.conclude(known, False, over)
-            elif wrong := self._wrong(approval, task, message):
-                self._refuse(known, wrong)
-            else:
-                self._take(approval, task, known, before)
-
-        def look(reader: Reader) -> tuple[bytes | None, bytes | None, bytes | None]:
-            asked = reader.row(APPROVALS, message.approval)
-            if asked is None:
-                return None, None, None
-            task = msgspec.json.decode(asked, type=ApprovalRow).task
-            answered = reader.row(APPROVAL_ANSWERS, message.approval)
-            return asked, answered, reader.row(TASK_ROWS, task)
-
-        admission.read(look, found)
+    def _found(
+        self,
+        message: Answer,
+        approval: ApprovalRow,
+        task: TaskRow,
+        answered: bytes | None,
+    ) -> None:
+        callers = self._admission.callers
+        before = self._before(approval, answered)
+        if over := self._over(approval, before, message):
+            callers.conclude(message, False, over)
+        elif wrong := self._wrong(approval, task, message):
+            callers.refuse(message, wrong)
+        else:
+            self._take(approval, task, message, before)
 
     def _before(self, approval: ApprovalRow, answered: bytes | None) -> bool | None:
         """What was said before; None where nobody has answered."""
@@ -139,16 +134,3 @@ class Answers:
     def _readable(self, event: ApprovalAnswered) -> None:
         if self._given.get(event.approval) is event:
             del self._given[event.approval]
-
-    def _unknown(self, message: Answer) -> None:
-        self._refuse(
-            message,
-            f"there is no approval {message.approval!r}; the open ones are listed by "
-            "`perdure show` and runtime.approvals()",
-        )
-
-    def _refuse(self, message: Answer, wrong: str) -> None:
-        if message.command:
-            self._admission.callers.conclude(message, False, wrong)
-        elif message.promise is not None:
-            message.promise.fail(Misuse(wrong))

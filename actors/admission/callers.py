@@ -22,6 +22,7 @@ from ..protocol import (
     Answer,
     Asked,
     Cancel,
+    Fork,
     Order,
     Pause,
     Queued,
@@ -243,6 +244,13 @@ class Callers:
         if promise is not None:
             admission.when_durable(seq, lambda: promise.set(value or done))
 
+    def refuse(self, message: Asked, why: str) -> None:
+        """Tell whoever asked why it is not done; who called is to blame for it."""
+        if message.command:
+            self.conclude(message, False, why)
+        elif message.promise is not None:
+            message.promise.fail(Misuse(why))
+
     def wake(self, task: str, by: str) -> None:
         """Wake a parked task whose reason is gone; nobody asked for it."""
         admission = self._admission
@@ -335,6 +343,8 @@ def _kind(message: Asked) -> str:
             return "resolve"
         case Retry():
             return "retry"
+        case Fork():
+            return "fork"
         case Steer():
             return "steer"
         case _:

@@ -125,11 +125,7 @@ class Forks:
 
     def _refuse(self, message: Fork, why: str) -> None:
         self.under_way.remove(message.task)
-        if message.command:
-            commands = self._admission.commands
-            commands.apply(message.command, "fork", message.task, False, why)
-        if message.promise is not None:
-            message.promise.fail(Misuse(why))
+        self._admission.callers.refuse(message, why)
 
 
 def _applied(message: Fork, task: str) -> tuple[list[CommandApplied], list[Row]]:

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from ...storage.reader import Reader
 from ...supervision.faults import hit
-from ..errors import Misuse
 from ..events import QuestionAnswered
-from ..names import QUESTION_ANSWERS, QUESTIONS, TASK_ROWS
+from ..names import QUESTION_ANSWERS, QUESTIONS
 from ..protocol import Reply
 from ..task.rows import QuestionRow, TaskRow
+from .answering import look_up
 
 if TYPE_CHECKING:
     from .actor import Admission
@@ -46,35 +43,31 @@ class Questions:
 
     def reply(self, message: Reply) -> None:
         """Take an answer, or say why it changes nothing."""
-        admission = self._admission
+        look_up(
+            self._admission,
+            message,
+            message.question,
+            spaces=(QUESTIONS, QUESTION_ANSWERS),
+            kind=QuestionRow,
+            unknown=f"there is no question {message.question!r}; the open ones are "
+            "listed by `perdure show` and runtime.questions()",
+            then=self._found,
+        )
 
-        def found(values: tuple[bytes | None, bytes | None, bytes | None]) -> None:
-            asked, answered, row = values
-            if asked is None or row is None:
-                self._unknown(message)
-                return
-            question = msgspec.json.decode(asked, type=QuestionRow)
-            if message.task and question.task != message.task:
-                self._unknown(message)
-                return
-            task = msgspec.json.decode(row, type=TaskRow)
-            known = msgspec.structs.replace(message, task=question.task)
-            if over := self._over(question, answered):
-                admission.callers.conclude(known, False, over)
-            elif wrong := no_choice(question, message.text):
-                self._refuse(known, wrong)
-            else:
-                self._take(question, task, known)
-
-        def look(reader: Reader) -> tuple[bytes | None, bytes | None, bytes | None]:
-            asked = reader.row(QUESTIONS, message.question)
-            if asked is None:
-                return None, None, None
-            task = msgspec.json.decode(asked, type=QuestionRow).task
-            answered = reader.row(QUESTION_ANSWERS, message.question)
-            return asked, answered, reader.row(TASK_ROWS, task)
-
-        admission.read(look, found)
+    def _found(
+        self,
+        message: Reply,
+        question: QuestionRow,
+        task: TaskRow,
+        answered: bytes | None,
+    ) -> None:
+        callers = self._admission.callers
+        if over := self._over(question, answered):
+            callers.conclude(message, False, over)
+        elif wrong := no_choice(question, message.text):
+            callers.refuse(message, wrong)
+        else:
+            self._take(question, task, message)
 
     def _over(self, question: QuestionRow, answered: bytes | None) -> str:
         """Why an answer comes too late, or nothing."""
@@ -105,16 +98,3 @@ class Questions:
         # Whoever looks from now on finds the row, and reads end in their order.
         admission.read(lambda _: None, readable)
         hit("question.answered")
-
-    def _unknown(self, message: Reply) -> None:
-        self._refuse(
-            message,
-            f"there is no question {message.question!r}; the open ones are listed by "
-            "`perdure show` and runtime.questions()",
-        )
-
-    def _refuse(self, message: Reply, wrong: str) -> None:
-        if message.command:
-            self._admission.callers.conclude(message, False, wrong)
-        elif message.promise is not None:
-            message.promise.fail(Misuse(wrong))

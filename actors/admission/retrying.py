@@ -40,9 +40,9 @@ class Retries:
         def found(values: tuple[TaskRow | None, str, str]) -> None:
             row, step, wrong = values
             if row is None:
-                self._refuse(message, f"there is no task {message.task!r}")
+                admission.callers.refuse(message, f"there is no task {message.task!r}")
             elif why := self._not_resting(row) or wrong:
-                self._refuse(message, why)
+                admission.callers.refuse(message, why)
             else:
                 self._wake(message, row, step)
 
@@ -65,13 +65,6 @@ class Retries:
         woken = TaskWoken(task=row.task, order="resume", by=message.by, retry=step)
         said = f"it goes on from step {step}"
         admission.callers.conclude(message, True, said, woken, rows=[queued_row(row)])
-
-    def _refuse(self, message: Retry, why: str) -> None:
-        if message.command:
-            commands = self._admission.commands
-            commands.apply(message.command, "retry", message.task, False, why)
-        if message.promise is not None:
-            message.promise.fail(Misuse(why))
 
 
 def _look(

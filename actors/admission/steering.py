@@ -8,7 +8,6 @@ import msgspec
 
 from ...storage.reader import Reader
 from ...supervision.faults import hit
-from ..errors import Misuse
 from ..events import NoteGiven
 from ..names import TASK_ROWS
 from ..names import task as task_name
@@ -38,11 +37,11 @@ class Steering:
 
         def found(row: bytes | None) -> None:
             if row is None:
-                self._refuse(message, f"there is no task {message.task!r}")
+                admission.callers.refuse(message, f"there is no task {message.task!r}")
                 return
             task = msgspec.json.decode(row, type=TaskRow)
             if wrong := self._wrong(message, task):
-                self._refuse(message, wrong)
+                admission.callers.refuse(message, wrong)
             else:
                 self._keep(message, task)
 
@@ -113,9 +112,3 @@ class Steering:
     def left(self, task: str) -> None:
         """A task has stopped: it looks for its notes when it starts."""
         self._admission.requests.answered(("notes", task))
-
-    def _refuse(self, message: Steer, wrong: str) -> None:
-        if message.command:
-            self._admission.callers.conclude(message, False, wrong)
-        elif message.promise is not None:
-            message.promise.fail(Misuse(wrong))

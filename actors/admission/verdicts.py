@@ -14,7 +14,6 @@ import msgspec
 from ...storage.reader import Reader
 from ...storage.records import Row
 from ...supervision.faults import hit
-from ..errors import Misuse
 from ..events import EffectResolved
 from ..ledger.rows import DoubtRow
 from ..names import DOUBTS, TASK_ROWS, VERDICTS, effect
@@ -37,6 +36,7 @@ class Verdicts:
     def resolve(self, message: Resolve) -> None:
         """Keep what somebody says of an attempt, and have its task look."""
         name = effect(message.task, message.op)
+        callers = self._admission.callers
 
         def look(reader: Reader) -> tuple[bytes | None, bytes | None, bytes | None]:
             return (
@@ -54,14 +54,14 @@ class Verdicts:
                 self._said_before(message, said)
                 return
             if row is None:
-                self._refuse(message, f"there is no effect {name!r}")
+                callers.refuse(message, f"there is no effect {name!r}")
                 return
             task = msgspec.json.decode(row, type=TaskRow)
             if task.status in ENDED:
                 over = f"task {task.task} has ended ({task.status})"
-                self._refuse(message, f"{over}: its effects stay as they are")
+                callers.refuse(message, f"{over}: its effects stay as they are")
             elif doubt is None or not _is_of(doubt, message):
-                self._refuse(
+                callers.refuse(
                     message, f"effect {name} is not unknown; see `perdure effects`"
                 )
             else:
@@ -92,28 +92,21 @@ class Verdicts:
         hit("effect.resolved", msgspec.json.decode(doubt, type=DoubtRow).tool)
 
     def _said_before(self, message: Resolve, said: EffectResolved) -> None:
+        admission = self._admission
         if said.happened != message.happened:
             what = "happened" if said.happened else "did not happen"
-            self._refuse(
+            admission.callers.refuse(
                 message, f"effect {said.effect}: {said.by} said before that it {what}"
             )
             return
-        self._answer(message, True, f"{said.by} said so before")
+        if message.command:
+            before = f"{said.by} said so before"
+            admission.commands.apply(
+                message.command, "resolve", message.task, True, before
+            )
         promise = message.promise
         if promise is not None:
-            admission = self._admission
             admission.when_durable(admission.last_seq, lambda: promise.set(False))
-
-    def _refuse(self, message: Resolve, why: str) -> None:
-        self._answer(message, False, why)
-        if message.promise is not None:
-            message.promise.fail(Misuse(why))
-
-    def _answer(self, message: Resolve, done: bool, said: str) -> None:
-        if message.command:
-            self._admission.commands.apply(
-                message.command, "resolve", message.task, done, said
-            )
 
 
 def _is_of(doubt: bytes, message: Resolve) -> bool:

@@ -14,7 +14,7 @@ from ...supervision.faults import hit
 from ...supervision.lifecycle import Down, Up
 from ..agent import Agent
 from ..anchors import anchored
-from ..durable import Durable, Folded
+from ..durable import Durable, Folded, Found
 from ..events import EffectRecorded, Event, RestAsked
 from ..evidence import READ, opener
 from ..executor.executor import Outcome
@@ -39,10 +39,10 @@ from ..tool import Tool
 from .door import Door, Ended
 from .entry import Entry, LedgerState, apply, in_order
 from .inside import Inside
-from .keys import Keyed, KeyRead, Keys
-from .left import Left, LeftRead, left_rows
-from .reopened import PageRead, Reopened
-from .resolve import ProbeAgain, Probed, Resolver, VerdictRead
+from .keys import Keyed, Keys
+from .left import Left, left_rows
+from .reopened import Reopened
+from .resolve import ProbeAgain, Probed, Resolver
 from .rows import evidence_rows, rows_of
 from .work import Answered, Returned, used
 
@@ -124,8 +124,6 @@ class Ledger(Durable[LedgerState]):
         match message:
             case Perform():
                 self.perform(message)
-            case PageRead():
-                self.reopened.read(message)
             case Ended(op=op, attempt=attempt, outcome=outcome):
                 self.ended(op, attempt, outcome)
             case Inquired():
@@ -140,14 +138,8 @@ class Ledger(Durable[LedgerState]):
                 reply_to.tell(Recalled(entries=in_order(mine)))
             case Probed():
                 self.resolver.probed(message)
-            case VerdictRead():
-                self.resolver.read(message)
             case Keyed():
                 self.keys.keyed(message)
-            case LeftRead():
-                self.left.read(message)
-            case KeyRead():
-                self.keys.read(message)
             case Consult():
                 self.resolver.consult()
             case ProbeAgain(op=op, attempt=attempt):
@@ -156,6 +148,8 @@ class Ledger(Durable[LedgerState]):
                 self.requests.up(name)
             case Overdue(key=key):
                 self.requests.overdue(key)
+            case Found():
+                self.hear(message)
             case Down():
                 pass
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ...storage.reader import Reader
 from ...storage.records import Row
 from ..executor.executor import Outcome, Work
 from ..names import CALLER_KEYS
@@ -22,7 +21,7 @@ from .entry import Earlier, Entry, LedgerState, caller_key, earlier_of
 if TYPE_CHECKING:
     from .actor import Ledger
 
-__all__ = ["KeyRead", "Keyed", "Keys", "keyed_row"]
+__all__ = ["Keyed", "Keys", "keyed_row"]
 
 LONGEST = 256  # characters of a name
 
@@ -33,16 +32,6 @@ class Keyed(msgspec.Struct, frozen=True, kw_only=True):
     op: int
     attempt: int
     outcome: Outcome
-
-
-class KeyRead(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store has of an effect's name, if it has it."""
-
-    incarnation: int
-    op: int
-    attempt: int
-    name: str
-    found: bytes | BaseException | None
 
 
 def keyed_row(entry: Entry) -> Row:
@@ -110,48 +99,30 @@ class Keys:
             )
             return
         key = caller_key(ledger.task, call.tool.name, name)
-        address, incarnation = ledger.address, ledger.incarnation
+        ledger.read(
+            lambda reader: reader.row(CALLER_KEYS, key),
+            lambda found: self._go_on((message.op, message.attempt), name, found),
+        )
 
-        def read(reader: Reader) -> bytes | None:
-            return reader.row(CALLER_KEYS, key)
-
-        def done(found: bytes | BaseException | None) -> None:
-            address.tell(
-                KeyRead(
-                    incarnation=incarnation,
-                    op=message.op,
-                    attempt=message.attempt,
-                    name=name,
-                    found=found,
-                )
-            )
-
-        ledger.house.journal.read(read, done)
-
-    def read(self, message: KeyRead) -> None:
-        """Go on with the call, with what is known of its name."""
-        ledger = self._ledger
-        if message.incarnation != ledger.incarnation:
-            return
-        if isinstance(message.found, BaseException):
-            raise message.found
-        call = self._calls.pop((message.op, message.attempt), None)
+    def _go_on(self, at: tuple[int, int], name: str, found: bytes | None) -> None:
+        """Go on with a call, once, with what is known of its name."""
+        ledger, call = self._ledger, self._calls.pop(at, None)
         if call is None:
             return
-        key = caller_key(ledger.task, call.tool.name, message.name)
+        key = caller_key(ledger.task, call.tool.name, name)
         row = None
-        if message.found is not None:
-            row = msgspec.json.decode(message.found, type=Earlier)
+        if found is not None:
+            row = msgspec.json.decode(found, type=Earlier)
         earlier = _earlier(ledger.state, key, call.wanted.op, row)
         if earlier is not None and earlier.arguments != call.arguments:
             ledger.door.refuse(
                 call.wanted,
-                f"key {message.name!r} is operation {earlier.op}'s, with other "
+                f"key {name!r} is operation {earlier.op}'s, with other "
                 f"arguments: {earlier.arguments[:200]}; another call takes another key",
             )
             return
         ledger.door.named(
-            call.wanted, call.tool, call.values, call.arguments, message.name, earlier
+            call.wanted, call.tool, call.values, call.arguments, name, earlier
         )
 
 

@@ -25,30 +25,11 @@ from .rows import EvidenceRow, evidence_key, recorded
 if TYPE_CHECKING:
     from .actor import Ledger
 
-__all__ = ["Left", "LeftRead", "left_rows"]
-
-
-class LeftRead(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an effect that left the state."""
-
-    incarnation: int
-    op: int
-    attempt: int
-    found: EffectRecorded | BaseException
+__all__ = ["Left", "left_rows"]
 
 
 class _OfStep(msgspec.Struct):
     step: str
-
-
-class _Call(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that has passed everything but the look at what it may repeat."""
-
-    wanted: Perform
-    tool: Any
-    values: dict[str, Any]
-    arguments: str
-    key: str
 
 
 def _prefix(task: str, step: str) -> str:
@@ -83,7 +64,7 @@ class Left:
         self._ledger = ledger
         self._step = ""
         self._ops: dict[str, int] = {}
-        self._calls: dict[tuple[int, int], _Call] = {}
+        self._reading: set[tuple[int, int]] = set()  # attempts whose record is read
 
     def load(self, reader: Reader, loaded: Loaded) -> None:
         """Learn from the store what left in the running step, which `loaded` names."""
@@ -119,11 +100,11 @@ class Left:
         op = self._ops.get(key)
         if op is None or op == wanted.op or wanted.step != self._step:
             return False
-        ledger, at = self._ledger, (wanted.op, wanted.attempt)
-        self._calls[at] = _Call(
-            wanted=wanted, tool=tool, values=values, arguments=arguments, key=key
-        )
-        address, incarnation, house = ledger.address, ledger.incarnation, ledger.house
+        ledger, house = self._ledger, self._ledger.house
+        at = (wanted.op, wanted.attempt)
+        if at in self._reading:  # asked for once more meanwhile
+            return True
+        self._reading.add(at)
 
         def read(reader: Reader) -> EffectRecorded:
             place = reader.row(EVIDENCE, evidence_key(ledger.task, op))
@@ -131,37 +112,17 @@ class Left:
             row = msgspec.json.decode(place, type=EvidenceRow)
             return recorded(reader, house.event_of, ledger.task, op, row)
 
-        def done(found: EffectRecorded | BaseException) -> None:
-            address.tell(
-                LeftRead(
-                    incarnation=incarnation,
-                    op=wanted.op,
-                    attempt=wanted.attempt,
-                    found=found,
-                )
+        def go_on(found: EffectRecorded) -> None:
+            self._reading.discard(at)
+            earlier = Earlier(
+                op=found.op,
+                arguments=arguments,
+                status=found.status,
+                result=found.result,
+                blob=found.blob,
+                anchors=found.anchors,
             )
+            ledger.door.unless_made(wanted, tool, values, arguments, key, earlier)
 
-        house.journal.read(read, done)
+        ledger.read(read, go_on)
         return True
-
-    def read(self, message: LeftRead) -> None:
-        """Go on with the call, with what its record says."""
-        if message.incarnation != self._ledger.incarnation:
-            return
-        if isinstance(message.found, BaseException):
-            raise message.found
-        call = self._calls.pop((message.op, message.attempt), None)
-        if call is None:
-            return
-        found = message.found
-        earlier = Earlier(
-            op=found.op,
-            arguments=call.arguments,
-            status=found.status,
-            result=found.result,
-            blob=found.blob,
-            anchors=found.anchors,
-        )
-        self._ledger.door.unless_made(
-            call.wanted, call.tool, call.values, call.arguments, call.key, earlier
-        )

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from ...storage.reader import Reader
 from ...storage.records import Record
 from ..events import EffectRecorded, EffectRegistered, Event
 from ..names import ledger as ledger_name
@@ -20,16 +17,9 @@ from .entry import Earlier, Entry, LedgerState, apply, earlier_of
 if TYPE_CHECKING:
     from .actor import Ledger
 
-__all__ = ["PageRead", "Reopened"]
+__all__ = ["Reopened"]
 
 PAGE = 1_000  # records of one read
-
-
-class PageRead(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the ledger's records."""
-
-    incarnation: int
-    records: list[Record] | BaseException
 
 
 class Reopened:
@@ -60,25 +50,14 @@ class Reopened:
         return None if found is None or found.op == op else found
 
     def _read(self, seen: int) -> None:
-        ledger = self._ledger
-        address, incarnation = ledger.address, ledger.incarnation
-        stream = ledger_name(ledger.task)
+        stream = ledger_name(self._ledger.task)
+        self._ledger.read(
+            lambda reader: reader.records(seen, PAGE, stream), self._take_page
+        )
 
-        def read(reader: Reader) -> list[Record]:
-            return reader.records(seen, PAGE, stream)
-
-        def done(found: list[Record] | BaseException) -> None:
-            address.tell(PageRead(incarnation=incarnation, records=found))
-
-        ledger.house.journal.read(read, done)
-
-    def read(self, message: PageRead) -> None:
+    def _take_page(self, records: list[Record]) -> None:
         """Take a page; after the last one the calls that waited go on."""
-        ledger, records = self._ledger, message.records
-        if message.incarnation != ledger.incarnation:
-            return
-        if isinstance(records, BaseException):
-            raise records
+        ledger = self._ledger
         step = next(iter(self._waiting.values())).step
         for record in records:
             if record.type in ("EffectRegistered", "EffectRecorded"):

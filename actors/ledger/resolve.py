@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ...storage.reader import Reader
 from ..anchors import anchored
 from ..events import EffectProbed, EffectRecorded, EffectResolved
 from ..executor.executor import Outcome
@@ -18,7 +17,7 @@ from .work import as_text, probe_work, used
 if TYPE_CHECKING:
     from .actor import Ledger
 
-__all__ = ["ProbeAgain", "Probed", "Resolver", "VerdictRead"]
+__all__ = ["ProbeAgain", "Probed", "Resolver"]
 
 REFUSED = 1.0  # seconds until a probe that was not let out is asked again
 LONGEST_PAUSE = 60.0  # seconds between two looks at a worker that still runs
@@ -39,16 +38,6 @@ class ProbeAgain(msgspec.Struct, frozen=True, kw_only=True):
 
     op: int
     attempt: int
-
-
-class VerdictRead(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in the store of a person's word on an attempt, if anything does."""
-
-    incarnation: int
-    op: int
-    attempt: int
-    then: Literal["decide", "probe", "wait"]
-    found: bytes | BaseException | None
 
 
 class Resolver:
@@ -97,54 +86,39 @@ class Resolver:
 
     def again(self, op: int, attempt: int) -> None:
         """The pause before a question is over."""
-        entry = self._ledger.state.entries.get(op)
-        if entry is not None and entry.attempt == attempt and entry.status == "unknown":
+        entry = self._unknown(op, attempt)
+        if entry is not None:
             self._look(entry, "probe")
 
     def _look(self, entry: Entry, then: Literal["decide", "probe", "wait"]) -> None:
         """Read what a person said of this attempt; go on with `then` if nobody did."""
         ledger = self._ledger
-        address, incarnation = ledger.address, ledger.incarnation
         key, op, attempt = effect(ledger.task, entry.op), entry.op, entry.attempt
 
-        def read(reader: Reader) -> bytes | None:
-            return reader.row(VERDICTS, key)
+        def found(word: bytes | None) -> None:
+            now = self._unknown(op, attempt)
+            if now is not None:
+                self._go_on(now, word, then)
 
-        def done(found: bytes | BaseException | None) -> None:
-            address.tell(
-                VerdictRead(
-                    incarnation=incarnation,
-                    op=op,
-                    attempt=attempt,
-                    then=then,
-                    found=found,
-                )
-            )
+        ledger.read(lambda reader: reader.row(VERDICTS, key), found)
 
-        ledger.house.journal.read(read, done)
+    def _unknown(self, op: int, attempt: int) -> Entry | None:
+        """The entry of an attempt whose outcome nobody knows, if it is one still."""
+        entry = self._ledger.state.entries.get(op)
+        if entry is None or entry.attempt != attempt or entry.status != "unknown":
+            return None
+        return entry
 
-    def read(self, message: VerdictRead) -> None:
+    def _go_on(self, entry: Entry, word: bytes | None, then: str) -> None:
         """Take a person's word, or go on without one."""
-        ledger = self._ledger
-        if message.incarnation != ledger.incarnation:
-            return
-        if isinstance(message.found, BaseException):
-            raise message.found
-        entry = ledger.state.entries.get(message.op)
-        if (
-            entry is None
-            or entry.attempt != message.attempt
-            or entry.status != "unknown"
-        ):
-            return
-        if message.found is not None:
-            said = msgspec.json.decode(message.found, type=EffectResolved)
+        if word is not None:
+            said = msgspec.json.decode(word, type=EffectResolved)
             if said.attempt == entry.attempt:
-                self._said(entry, said, message.then)
+                self._said(entry, said, then)
                 return
-        if message.then == "decide":
+        if then == "decide":
             self._ask(entry)
-        elif message.then == "probe":
+        elif then == "probe":
             self._probe(entry)
 
     def _said(self, entry: Entry, said: EffectResolved, then: str) -> None:
@@ -175,12 +149,8 @@ class Resolver:
 
     def probed(self, message: Probed) -> None:
         """Weigh what the probe said."""
-        entry = self._ledger.state.entries.get(message.op)
-        if (
-            entry is None
-            or entry.attempt != message.attempt
-            or entry.status != "unknown"
-        ):
+        entry = self._unknown(message.op, message.attempt)
+        if entry is None:
             return
         if message.outcome.refused:  # nobody was asked: the runtime is closing
             again = ProbeAgain(op=message.op, attempt=message.attempt)

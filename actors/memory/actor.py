@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from ...storage.reader import Reader
 from ...supervision.lifecycle import Down
-from ..durable import Durable
+from ..durable import Durable, Found
 from ..events import Event
 from ..house import House
 from ..names import MEMORY
 from ..protocol import AskCore, ChangeFact, EraseFacts, Inquire, Inquired
 from .core import Core
-from .evidence import Evidence, EvidenceRead
+from .evidence import Evidence
 from .forgetting import Forgetting, SearchAgain
 from .keeper import Keeper
 from .recollection import Recollection
@@ -23,14 +19,6 @@ from .remembering import Remembering
 from .state import MemoryState, apply
 
 __all__ = ["Memory"]
-
-
-class _Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A read that this actor waited for has ended."""
-
-    incarnation: int
-    value: Any
-    then: Callable[[Any], None]
 
 
 class Memory(Durable[MemoryState]):
@@ -56,8 +44,6 @@ class Memory(Durable[MemoryState]):
         match message:
             case Inquire(tool="read_evidence"):
                 self.evidence.open(message)
-            case EvidenceRead():
-                self.evidence.read(message)
             case Inquire(tool="remember"):
                 self.remembering.asked(message)
             case Inquire(tool="recall"):
@@ -74,27 +60,11 @@ class Memory(Durable[MemoryState]):
                 self.core.asked(message)
             case Down(name=name):
                 self.core.down(name)
-            case _Found(incarnation=incarnation, value=value, then=then):
-                if incarnation == self.incarnation:
-                    if isinstance(value, BaseException):
-                        raise value
-                    then(value)
+            case Found():
+                self.hear(message)
 
     def answer(self, asked: Inquire, text: str, *, error: str = "") -> None:
         """Tell a ledger what its call gave."""
         asked.reply_to.tell(
             Inquired(op=asked.op, attempt=asked.attempt, text=text, error=error)
         )
-
-    def read(self, run: Callable[[Reader], Any], then: Callable[[Any], None]) -> None:
-        """Read behind all appends so far; `then` runs in a turn of this incarnation.
-
-        What `run` raises crashes this actor, whoever asked: it catches what a damaged
-        record of one task may raise.
-        """
-        address, incarnation = self.address, self.incarnation
-
-        def done(value: Any) -> None:
-            address.tell(_Found(incarnation=incarnation, value=value, then=then))
-
-        self.house.journal.read(run, done)

@@ -28,17 +28,10 @@ if TYPE_CHECKING:
     from ..events import Event
     from .actor import Memory
 
-__all__ = ["PIECE", "Evidence", "EvidenceRead", "opened"]
+__all__ = ["PIECE", "Evidence", "opened"]
 
 PIECE = 4_000  # characters of a result that one call shows at most
 NEARBY = 3  # operations on either side that an error looks for
-
-
-class EvidenceRead(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store has of the record that was asked for: text, or the error."""
-
-    asked: Inquire
-    found: tuple[str, str] | BaseException
 
 
 class Evidence:
@@ -50,7 +43,7 @@ class Evidence:
     def open(self, asked: Inquire) -> None:
         """Have a piece of a record read."""
         memory = self._memory
-        address, event_of = memory.address, memory.house.event_of
+        event_of = memory.house.event_of
 
         def read(reader: Reader) -> tuple[str, str]:
             try:
@@ -58,17 +51,11 @@ class Evidence:
             except (Misuse, Undecodable) as error:
                 return "", str(error)
 
-        def done(found: tuple[str, str] | BaseException) -> None:
-            address.tell(EvidenceRead(asked=asked, found=found))
+        def answer(found: tuple[str, str]) -> None:
+            text, error = found
+            memory.answer(asked, text, error=error)
 
-        memory.house.journal.read(read, done)
-
-    def read(self, message: EvidenceRead) -> None:
-        """Answer with what was read."""
-        if isinstance(message.found, BaseException):
-            raise message.found
-        text, error = message.found
-        self._memory.answer(message.asked, text, error=error)
+        memory.read(read, answer)
 
 
 def opened(

@@ -8,7 +8,7 @@ from typing import Any
 from ...supervision.address import Address
 from ...supervision.lifecycle import Down, Up
 from ..agent import Agent
-from ..durable import Durable, Folded
+from ..durable import Durable, Folded, Found
 from ..events import (
     ActionObserved,
     CallTool,
@@ -37,8 +37,8 @@ from ..protocol import (
 from ..requests import Overdue, Requests
 from . import commands as next_
 from . import planning, summaries
-from .approvals import AnswersFound, Approvals, Gated
-from .compensation import Compensation, UndoFound
+from .approvals import Approvals, Gated
+from .compensation import Compensation
 from .decide import decide
 from .drifting import Drifting
 from .guarding import Guarding
@@ -48,14 +48,14 @@ from .operations import Operations, TryAgain
 from .parting import Parting
 from .pipeline import Pipeline
 from .policies import Policies, PolicyAnswered
-from .questions import Questions, RepliesFound
+from .questions import Questions
 from .retrying import Retrying
 from .rows import COMES, ENDED, Wake, task_row
 from .slots import Slots
 from .state import Op, TaskState, apply
-from .steering import NotesFound, Steering
+from .steering import Steering
 from .steps import Steps
-from .subtasks import Subtasks, SubtasksFound
+from .subtasks import Subtasks
 from .tries import tries_left
 
 __all__ = ["Task"]
@@ -175,20 +175,10 @@ class Task(Durable[TaskState]):
                 self.slots.closed(message)
             case Gated():
                 self.approvals.gated(message)
-            case AnswersFound():
-                self.approvals.found(message)
-            case RepliesFound():
-                self.questions.found(message)
             case TakeNotes():
                 self.steering.come(message)
-            case NotesFound():
-                self.steering.found(message)
-            case SubtasksFound():
-                self.subtasks.found(message)
             case Queued(task=child):
                 self.subtasks.queued(child)
-            case UndoFound():
-                self.compensation.found(message)
             case PolicyAnswered():
                 self.policies.answered(message)
             case Judged():
@@ -212,6 +202,8 @@ class Task(Durable[TaskState]):
                     self.wake.told = min(self.wake.told, self.state.recoveries - 1)
             case Overdue(key=key):
                 self.requests.overdue(key)
+            case Found():
+                self.hear(message)
             case Down():
                 return
         self.advance()

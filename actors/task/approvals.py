@@ -39,7 +39,7 @@ from .state import Op
 if TYPE_CHECKING:
     from .actor import Task
 
-__all__ = ["AnswersFound", "Approvals", "Gated"]
+__all__ = ["Approvals", "Gated"]
 
 
 WRONG = (ValueError, TypeError, RecursionError)  # what arguments may be
@@ -50,14 +50,6 @@ class Gated(msgspec.Struct, frozen=True, kw_only=True):
 
     op: int
     outcome: Outcome
-
-
-class AnswersFound(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read, at second `at` or later, of the answers to its approvals."""
-
-    incarnation: int
-    at: float
-    found: dict[str, bytes] | BaseException
 
 
 class Approvals:
@@ -243,35 +235,27 @@ class Approvals:
         if not wanted:
             return
         self._reads += 1
-        address, incarnation, now = task.address, task.incarnation, task.house.now()
+        now = task.house.now()
 
-        def read(reader: Reader) -> dict[str, bytes]:
-            found = {one: reader.row(APPROVAL_ANSWERS, one) for one in wanted}
-            return {name: row for name, row in found.items() if row is not None}
+        def read(reader: Reader) -> dict[str, bytes | None]:
+            return {one: reader.row(APPROVAL_ANSWERS, one) for one in wanted}
 
-        def done(found: dict[str, bytes] | BaseException) -> None:
-            address.tell(AnswersFound(incarnation=incarnation, at=now, found=found))
+        task.read(read, lambda found: self._found(found, now))
 
-        task.house.journal.read(read, done)
-
-    def found(self, message: AnswersFound) -> None:
-        """Take the answers that have come; each lets its own call go on."""
+    def _found(self, found: dict[str, bytes | None], at: float) -> None:
+        """Take the answers that had come by second `at`; each lets its call go on."""
         task = self._task
-        if message.incarnation != task.incarnation:
-            return
         self._reads -= 1
-        if isinstance(message.found, BaseException):
-            raise message.found
         if task.parting.leaving:
             return
         for op in task.state.open_ops():
             if op.op in self._held:
                 self._held.discard(op.op)
                 task.under_way.discard(Drive(op.op, op.attempt))
-            body = message.found.get(op.approval)
+            body = found.get(op.approval)
             if body is not None:
                 self._hear(op, msgspec.json.decode(body, type=ApprovalAnswered))
-            elif op.gate == "asked" and _over(op, message.at):
+            elif op.gate == "asked" and _over(op, at):
                 self._expire(op)
 
     def _hear(self, op: Op, answer: ApprovalAnswered) -> None:

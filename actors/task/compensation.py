@@ -27,14 +27,7 @@ from .state import Op
 if TYPE_CHECKING:
     from .actor import Task
 
-__all__ = ["Compensation", "UndoFound"]
-
-
-class UndoFound(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest effect that is still to be taken back; None where there is none."""
-
-    incarnation: int
-    found: Row | BaseException | None
+__all__ = ["Compensation"]
 
 
 class Compensation:
@@ -46,35 +39,27 @@ class Compensation:
     def look(self) -> None:
         """Read which effect is next, behind all appends so far."""
         task = self._task
-        address, incarnation = task.address, task.incarnation
 
         def read(reader: Reader) -> Row | None:
             return reader.last_row(UNDOS, undo_prefix(task.id))
 
-        def done(found: Row | BaseException | None) -> None:
-            address.tell(UndoFound(incarnation=incarnation, found=found))
+        task.read(read, self._found)
 
-        task.house.journal.read(read, done)
-
-    def found(self, message: UndoFound) -> None:
+    def _found(self, newest: Row | None) -> None:
         """Take the next effect back, or end where there is none left."""
         task, state = self._task, self._task.state
-        if message.incarnation != task.incarnation:
-            return
-        if isinstance(message.found, BaseException):
-            raise message.found
         task.under_way.clear()  # nothing else is, while one is looked for
         if not state.compensate or state.open_ops() or state.outcome is not None:
             return
         if task.parting.stopping or task.parting.draining or task.parting.leaving:
             return
-        if message.found is None:
+        if newest is None:
             done = f"effects taken back: {state.undone}"
             reason = f"cancelled by {state.cancelled_by}; {done}"
             task.parting.decide_outcome("cancelled", reason)
             return
-        assert message.found.value is not None
-        row = msgspec.json.decode(message.found.value, type=UndoRow)
+        assert newest.value is not None
+        row = msgspec.json.decode(newest.value, type=UndoRow)
         tool = task.agent.tool_of(row.tool, undo=True)
         if tool is None:
             detail = f"{effect(task.id, row.op)}: tool {row.tool} has no undo any more"

@@ -36,17 +36,9 @@ from .state import Op
 if TYPE_CHECKING:
     from .actor import Task
 
-__all__ = ["Questions", "RepliesFound"]
+__all__ = ["Questions"]
 
 OPEN = 8  # questions of one task at a time
-
-
-class RepliesFound(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read, at second `at` or later, of the answers to its questions."""
-
-    incarnation: int
-    at: float
-    found: dict[str, bytes] | BaseException
 
 
 class Questions:
@@ -166,33 +158,25 @@ class Questions:
         if not wanted:
             return
         self._reads += 1
-        address, incarnation, now = task.address, task.incarnation, task.house.now()
+        now = task.house.now()
 
-        def read(reader: Reader) -> dict[str, bytes]:
-            found = {one: reader.row(QUESTION_ANSWERS, one) for one in wanted}
-            return {name: row for name, row in found.items() if row is not None}
+        def read(reader: Reader) -> dict[str, bytes | None]:
+            return {one: reader.row(QUESTION_ANSWERS, one) for one in wanted}
 
-        def done(found: dict[str, bytes] | BaseException) -> None:
-            address.tell(RepliesFound(incarnation=incarnation, at=now, found=found))
+        task.read(read, lambda found: self._found(found, now))
 
-        task.house.journal.read(read, done)
-
-    def found(self, message: RepliesFound) -> None:
-        """Take the answers that have come; each lets its own call go on."""
+    def _found(self, found: dict[str, bytes | None], at: float) -> None:
+        """Take the answers that had come by second `at`; each lets its call go on."""
         task = self._task
-        if message.incarnation != task.incarnation:
-            return
         self._reads -= 1
-        if isinstance(message.found, BaseException):
-            raise message.found
         if task.parting.leaving:
             return
         for question in opened(task.state):
-            body = message.found.get(question.question)
+            body = found.get(question.question)
             if body is not None:
                 answer = msgspec.json.decode(body, type=QuestionAnswered)
                 self._take(question, answer)
-            elif _over(question, message.at):
+            elif _over(question, at):
                 expired = QuestionExpired(question=question.question)
                 task.append(expired, rows=self._closed(question, "expired"))
                 hit("question.expired")

@@ -17,14 +17,7 @@ from .steered import BY_SHOWN, NoteRow, note_key
 if TYPE_CHECKING:
     from .actor import Task
 
-__all__ = ["NotesFound", "Steering"]
-
-
-class NotesFound(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read of the notes that nobody took."""
-
-    incarnation: int
-    found: tuple[bytes, ...] | BaseException
+__all__ = ["Steering"]
 
 
 class Steering:
@@ -57,28 +50,20 @@ class Steering:
 
     def _look(self) -> None:
         task = self._task
-        address, incarnation = task.address, task.incarnation
 
         def read(reader: Reader) -> tuple[bytes, ...]:
             rows = reader.rows(NOTES, f"{task.id}/")
             return tuple(row.value for row in rows if row.value is not None)
 
-        def done(found: tuple[bytes, ...] | BaseException) -> None:
-            address.tell(NotesFound(incarnation=incarnation, found=found))
+        task.read(read, self._found)
 
-        task.house.journal.read(read, done)
-
-    def found(self, message: NotesFound) -> None:
+    def _found(self, notes: tuple[bytes, ...]) -> None:
         """Take what is new, in the order in which it was given."""
         task = self._task
-        if message.incarnation != task.incarnation:
-            return
-        if isinstance(message.found, BaseException):
-            raise message.found
         self.told = True
         if task.parting.leaving:
             return
-        for body in message.found:
+        for body in notes:
             note = msgspec.json.decode(body, type=NoteRow)
             if note.serial <= task.state.noted:
                 continue

@@ -37,16 +37,9 @@ from .state import Op
 if TYPE_CHECKING:
     from .actor import Task
 
-__all__ = ["Subtasks", "SubtasksFound"]
+__all__ = ["Subtasks"]
 
 LOST = "it could not be started: its agent is not registered any more"
-
-
-class SubtasksFound(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows of this task's sub-tasks, by operation; None where there is none."""
-
-    incarnation: int
-    found: dict[int, bytes | None] | BaseException
 
 
 class Subtasks:
@@ -202,27 +195,19 @@ class Subtasks:
         if not wanted:
             return
         self._reads += 1
-        address, incarnation = task.address, task.incarnation
 
         def read(reader: Reader) -> dict[int, bytes | None]:
             return {op: reader.row(TASK_ROWS, child) for op, child in wanted.items()}
 
-        def done(found: dict[int, bytes | None] | BaseException) -> None:
-            address.tell(SubtasksFound(incarnation=incarnation, found=found))
+        task.read(read, self._found)
 
-        task.house.journal.read(read, done)
-
-    def found(self, message: SubtasksFound) -> None:
+    def _found(self, found: dict[int, bytes | None]) -> None:
         """Take the results that have come; start what was written down only."""
         task = self._task
-        if message.incarnation != task.incarnation:
-            return
         self._reads -= 1
-        if isinstance(message.found, BaseException):
-            raise message.found
         if task.parting.leaving:
             return
-        for number, body in message.found.items():
+        for number, body in found.items():
             op = task.state.ops.get(number)
             if op is None or not op.open or number in self._given:
                 continue

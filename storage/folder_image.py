@@ -161,6 +161,11 @@ class FolderReader(MemoryReader):
         self._look()
         return super().rows(space, prefix)
 
+    def stretch(self, stream: str, after: int, limit: int) -> list[Record]:
+        """Return the records of one stream behind version `after`, at most `limit`."""
+        self._look()
+        return super().stretch(stream, after, limit)
+
     def commands(self, after: int = 0) -> list[Command]:
         """Return the commands behind place `after` without an answer, in order."""
         self._look()

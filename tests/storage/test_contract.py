@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,16 @@ from perdure.storage.sqlite import SqliteBackend
 from perdure.testing.journal_contract import ALL, Bench, JournalContract
 
 
-class SqliteWorld:
-    def __init__(self, path: Path) -> None:
-        self.path = path
+class KeptWorld:
+    """A store that outlives its back ends, and takes commands from beside them."""
+
+    def __init__(self, backend: Callable[[], Any], inbox: Callable[[], Any]) -> None:
+        self.backend = backend
+        self.inbox = inbox
         self.benches: list[Bench] = []
 
     def open(self, **options: Any) -> Bench:
-        bench = Bench(SqliteBackend(self.path), **options)
+        bench = Bench(self.backend(), **options)
         self.benches.append(bench)
         return bench
 
@@ -37,8 +40,24 @@ class SqliteWorld:
         bench.backend.abandon()
 
     def send(self, command: Command) -> None:
-        with Inbox(self.path) as inbox:
+        with self.inbox() as inbox:
             inbox.send(command)
+
+    def checksum(self, stream: str, version: int) -> int:
+        """Of the one snapshot of a stream, were it of another version."""
+        with self.backend().reader(lambda *_: None) as reader:
+            (snapshot,) = reader.snapshots(stream)
+        return snapshot_checksum(msgspec.structs.replace(snapshot, version=version))
+
+    def close(self) -> None:
+        for bench in self.benches:
+            bench.backend.abandon()
+
+
+class SqliteWorld(KeptWorld):
+    def __init__(self, path: Path) -> None:
+        super().__init__(lambda: SqliteBackend(path), lambda: Inbox(path))
+        self.path = path
 
     def usurp(self) -> None:
         self._execute("UPDATE owner SET epoch = epoch + 1")
@@ -52,18 +71,11 @@ class SqliteWorld:
         )
 
     def advance_snapshot(self, stream: str, version: int, ahead: int) -> None:
-        with SqliteBackend(self.path).reader(lambda *_: None) as reader:
-            (snapshot,) = reader.snapshots(stream)
-        moved = msgspec.structs.replace(snapshot, version=ahead)
         self._execute(
             "UPDATE snapshots SET version = ?, checksum = ?",
             ahead,
-            snapshot_checksum(moved),
+            self.checksum(stream, ahead),
         )
-
-    def close(self) -> None:
-        for bench in self.benches:
-            bench.backend.abandon()
 
     def _execute(self, sql: str, *params: Any) -> None:
         connection = apsw.Connection(str(self.path))
@@ -71,22 +83,10 @@ class SqliteWorld:
         connection.close()
 
 
-class PostgresWorld:
+class PostgresWorld(KeptWorld):
     def __init__(self, url: str) -> None:
+        super().__init__(lambda: PostgresBackend(url), lambda: PostgresInbox(url))
         self.url = url
-        self.benches: list[Bench] = []
-
-    def open(self, **options: Any) -> Bench:
-        bench = Bench(PostgresBackend(self.url), **options)
-        self.benches.append(bench)
-        return bench
-
-    def kill(self, bench: Bench) -> None:
-        bench.backend.abandon()
-
-    def send(self, command: Command) -> None:
-        with PostgresInbox(self.url) as inbox:
-            inbox.send(command)
 
     def usurp(self) -> None:
         self._execute("UPDATE perdure_owner SET epoch = epoch + 1")
@@ -103,18 +103,11 @@ class PostgresWorld:
         )
 
     def advance_snapshot(self, stream: str, version: int, ahead: int) -> None:
-        with PostgresBackend(self.url).reader(lambda *_: None) as reader:
-            (snapshot,) = reader.snapshots(stream)
-        moved = msgspec.structs.replace(snapshot, version=ahead)
         self._execute(
             "UPDATE perdure_snapshots SET version = %s, checksum = %s",
             ahead,
-            snapshot_checksum(moved),
+            self.checksum(stream, ahead),
         )
-
-    def close(self) -> None:
-        for bench in self.benches:
-            bench.backend.abandon()
 
     def _execute(self, sql: str, *params: Any) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
@@ -126,22 +119,10 @@ def compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-class FolderWorld:
+class FolderWorld(KeptWorld):
     def __init__(self, path: Path) -> None:
+        super().__init__(lambda: FolderBackend(path), lambda: FolderInbox(path))
         self.path = path
-        self.benches: list[Bench] = []
-
-    def open(self, **options: Any) -> Bench:
-        bench = Bench(FolderBackend(self.path), **options)
-        self.benches.append(bench)
-        return bench
-
-    def kill(self, bench: Bench) -> None:
-        bench.backend.abandon()
-
-    def send(self, command: Command) -> None:
-        with FolderInbox(self.path) as inbox:
-            inbox.send(command)
 
     def usurp(self) -> None:
         mark = json.loads((self.path / "store.json").read_text())
@@ -161,15 +142,8 @@ class FolderWorld:
         self._change(version, {"body": {"json": {"spoilt": True}}})
 
     def advance_snapshot(self, stream: str, version: int, ahead: int) -> None:
-        with FolderBackend(self.path).reader(lambda *_: None) as reader:
-            (snapshot,) = reader.snapshots(stream)
-        moved = msgspec.structs.replace(snapshot, version=ahead)
-        checksum = snapshot_checksum(moved)
+        checksum = self.checksum(stream, ahead)
         self._change(version, {"version": ahead, "checksum": checksum})
-
-    def close(self) -> None:
-        for bench in self.benches:
-            bench.backend.abandon()
 
     def _change(self, version: int, fields: dict[str, Any]) -> None:
         for file in (self.path / "snapshots").glob("*.json"):

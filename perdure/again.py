@@ -10,8 +10,8 @@ from .actors.memory.lineage import forks_of
 from .actors.names import TASK_ROWS
 from .actors.protocol import Fork, Retry
 from .actors.storable import is_storable
-from .errors import Misuse, TaskNotFound
-from .reading import Reading
+from .errors import Misuse
+from .reading import Reading, row_of
 from .recalling import Recalling
 from .storage.reader import Reader
 
@@ -62,8 +62,7 @@ class Again(Recalling):
     def _known(self, task: str) -> None:
         """Raise TaskNotFound unless there is such a task."""
         self._refuse_if_forked()
-        if self._reading.read(lambda reader: reader.row(TASK_ROWS, task)) is None:
-            raise TaskNotFound(f"no task {task!r} in the store; see `perdure ps`")
+        self._reading.read(lambda reader: row_of(reader, task))
 
 
 def check_fork(

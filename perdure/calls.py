@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from .actors import names
 from .actors.agent import Agent
 from .actors.budget.account import Budget, limits_of, why_not_extended
@@ -25,13 +23,13 @@ from .actors.protocol import (
 )
 from .actors.task.rows import TaskRow
 from .again import Again
-from .errors import Misuse, StoreRefused, TaskNotFound
+from .errors import Misuse, StoreRefused
 from .explaining import Explaining
 from .following import Following
 from .handle import Handle
 from .memory import Memory
 from .people import PeopleCalls, check_words
-from .reading import Reading
+from .reading import Reading, row_of
 from .result import ENDED, STOPPED, Result, Until, ending, result_of
 from .stands import is_asked
 from .storage.reader import Reader
@@ -77,10 +75,7 @@ class TaskCalls(PeopleCalls, Again, Following, Explaining):
     def row(self, task: str) -> TaskRow:
         """The row of a task. Raises TaskNotFound."""
         self._refuse_if_forked()
-        found = self._reading.read(lambda reader: reader.row(names.TASK_ROWS, task))
-        if found is None:
-            raise TaskNotFound(f"no task {task!r} in the store; see `perdure ps`")
-        return msgspec.json.decode(found, type=TaskRow)
+        return self._reading.read(lambda reader: row_of(reader, task))
 
     def result(self, task: str) -> Result | None:
         """The result of a task that stands at a stop, else None."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from .actors.names import TASK_ROWS
 from .asking import Asking
-from .errors import TaskNotFound
-from .reading import Reading
+from .reading import Reading, row_of
 
 if TYPE_CHECKING:
     from .actors.plan.result import PlanResult
@@ -70,8 +68,7 @@ class Explaining(Asking):
         self._refuse_if_forked()
 
         def read(reader: Reader) -> Why:
-            if reader.row(TASK_ROWS, task) is None:
-                raise TaskNotFound(f"no task {task!r} in the store; see `perdure ps`")
+            row_of(reader, task)
             return views_why.why(reader, task, step, last)
 
         return self._reading.read(read)

@@ -15,9 +15,8 @@ from .actors import names
 from .actors.belongings import named_by, rows_under
 from .actors.events import KnowledgeTaken, task_of
 from .actors.memory.facts import Fact
-from .actors.task.rows import TaskRow
-from .errors import TaskNotFound
 from .folds import family
+from .reading import row_of
 from .storage.erasure import digests_in
 from .storage.inbox import ANSWERS
 from .storage.reader import Reader
@@ -40,11 +39,8 @@ def export_task(reader: Reader, task: str) -> Iterator[dict[str, Any]]:
 
     Raises TaskNotFound.
     """
-    row = reader.row(names.TASK_ROWS, task)
-    if row is None:
-        raise TaskNotFound(f"no task {task!r} in the store; see `perdure ps`")
+    status = row_of(reader, task).status
     children = [one.key for one in reader.rows(names.TASK_ROWS, f"{task}.")]
-    status = msgspec.json.decode(row, type=TaskRow).status
     yield {"is": "task", "task": task, "status": status, "subtasks": children}
     last = reader.durable_seq
     shown: set[str] = set()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .actors.names import TASK_ROWS
 from .actors.protocol import Reply, Steer
 from .actors.storable import is_storable
 from .actors.task.steered import NOTE_LENGTH, NOTES_MOST
-from .errors import Misuse, TaskNotFound
-from .reading import Reading
+from .errors import Misuse
+from .reading import Reading, row_of
 from .recalling import Recalling
 
 if TYPE_CHECKING:
@@ -50,8 +49,7 @@ class PeopleCalls(Recalling):
         check_words("steer", by=by)
         check_note(text, replace)
         self._refuse_if_forked()
-        if self._reading.read(lambda reader: reader.row(TASK_ROWS, task)) is None:
-            raise TaskNotFound(f"no task {task!r} in the store; see `perdure ps`")
+        self._reading.read(lambda reader: row_of(reader, task))
         number: int = self._ask(
             lambda p: Steer(task=task, text=text, by=by, replace=replace, promise=p)
         )
@@ -67,12 +65,7 @@ def check_words(call: str, **words: object) -> None:
 
 def check_note(text: object, replace: object) -> None:
     """Raise Misuse for what cannot be a note, or the number of one."""
-    if (
-        not isinstance(text, str)
-        or not text.strip()
-        or len(text) > NOTE_LENGTH
-        or not is_storable(text)
-    ):
+    if not _says_something(text, NOTE_LENGTH):
         raise Misuse(f"steer: the text must have 1 to {NOTE_LENGTH} characters")
     if type(replace) is not int or not 0 <= replace <= NOTES_MOST:
         raise Misuse(f"steer: replace={replace!r} must be the number of a note, from 1")
@@ -80,10 +73,14 @@ def check_note(text: object, replace: object) -> None:
 
 def check_answer(text: object) -> None:
     """Raise Misuse for what cannot be an answer."""
-    if (
-        not isinstance(text, str)
-        or not text.strip()
-        or len(text) > ANSWER
-        or not is_storable(text)
-    ):
+    if not _says_something(text, ANSWER):
         raise Misuse(f"answer: the text must have 1 to {ANSWER} characters")
+
+
+def _says_something(text: object, most: int) -> bool:
+    return (
+        isinstance(text, str)
+        and bool(text.strip())
+        and len(text) <= most
+        and is_storable(text)
+    )

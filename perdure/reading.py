@@ -6,11 +6,15 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from .errors import StoreRefused
+import msgspec
+
+from .actors.names import TASK_ROWS
+from .actors.task.rows import TaskRow
+from .errors import StoreRefused, TaskNotFound
 from .storage.errors import StorageError
 from .storage.reader import Reader
 
-__all__ = ["Reading"]
+__all__ = ["Reading", "no_task", "row_of"]
 
 T = TypeVar("T")
 
@@ -69,3 +73,18 @@ class Reading:
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
+
+
+def row_of(reader: Reader, task: str) -> TaskRow:
+    """The row of a task. Raises TaskNotFound."""
+    row = reader.row(TASK_ROWS, task)
+    if row is None:
+        raise no_task(task)
+    return msgspec.json.decode(row, type=TaskRow)
+
+
+def no_task(word: str) -> TaskNotFound:
+    """What somebody is told who names a task that is not there."""
+    return TaskNotFound(
+        f"there is no task {word!r} in the store; list its tasks with `perdure ps`"
+    )

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-import msgspec
-
-from .actors.names import TASK_ROWS
-from .actors.task.rows import TaskRow
-from .errors import TaskNotFound
+from .reading import row_of
 from .result import ENDED, STOPPED
 from .storage.reader import Reader
 
@@ -36,10 +32,7 @@ def stand_of(reader: Reader, task: str, until: FollowUntil) -> Stand:
     """
     from . import views
 
-    found = reader.row(TASK_ROWS, task)
-    if found is None:
-        raise TaskNotFound(f"no task {task!r} in the store; see `perdure ps`")
-    status = msgspec.json.decode(found, type=TaskRow).status
+    status = row_of(reader, task).status
     if status in ENDED:
         return "there"
     if until == "ended" or status not in STOPPED:

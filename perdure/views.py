@@ -22,8 +22,9 @@ from .actors.rules import said
 from .actors.task import state as task_state
 from .actors.task.rows import ERASED, TaskRow
 from .actors.task.state import TaskState
-from .errors import Misuse, TaskNotFound
+from .errors import Misuse
 from .folds import event_of, fold, records_of, whole
+from .reading import no_task, row_of
 from .result import ENDED
 from .storage.errors import Undecodable
 from .storage.reader import Reader
@@ -155,7 +156,7 @@ def find(reader: Reader, text: str) -> str:
     ids = set(found)
     found = [one for one in found if one.rpartition(".")[0] not in ids]
     if not text or not found:
-        raise _unknown(text)
+        raise no_task(text)
     if len(found) > 1:
         more = ", …" if len(found) > NAMED else ""
         raise Misuse(
@@ -169,7 +170,10 @@ def tasks(reader: Reader) -> list[TaskLine]:
     """All tasks, in the order of their submission."""
     order = _submissions(reader)
     places = _places(reader)
-    rows = [_decoded_row(row.value) for row in reader.rows(names.TASK_ROWS)]
+    rows = [
+        msgspec.json.decode(row.value or b"", type=TaskRow)
+        for row in reader.rows(names.TASK_ROWS)
+    ]
     rows.sort(key=lambda row: (order.get(row.task, (len(order), 0.0))[0], row.task))
     return [
         _line(reader, row, places.get(row.task), order.get(row.task)) for row in rows
@@ -179,7 +183,7 @@ def tasks(reader: Reader) -> list[TaskLine]:
 def task_line(reader: Reader, task: str) -> TaskLine:
     """One task as the list shows it. Raises TaskNotFound."""
     place = _places(reader).get(task)
-    return _line(reader, _row(reader, task), place, _submissions(reader).get(task))
+    return _line(reader, row_of(reader, task), place, _submissions(reader).get(task))
 
 
 def goes_on(reader: Reader, task: str) -> bool:
@@ -191,7 +195,7 @@ def goes_on(reader: Reader, task: str) -> bool:
 def sheet(reader: Reader, task: str) -> TaskSheet:
     """All about one task, by its id. Raises TaskNotFound."""
     place = _places(reader).get(task)
-    row = _row(reader, task)
+    row = row_of(reader, task)
     history = whole(reader, names.family(task))
     if row.status == ERASED:
         from .views_erased import tombstone
@@ -271,23 +275,6 @@ def _submissions(reader: Reader) -> dict[str, tuple[int, float]]:
             assert isinstance(event, events.TaskQueued)
             found[event.task] = (len(found), record.at)
     return found
-
-
-def _row(reader: Reader, task: str) -> TaskRow:
-    value = reader.row(names.TASK_ROWS, task)
-    if value is None:
-        raise _unknown(task)
-    return _decoded_row(value)
-
-
-def _decoded_row(value: bytes | None) -> TaskRow:
-    return msgspec.json.decode(value or b"", type=TaskRow)
-
-
-def _unknown(task: str) -> TaskNotFound:
-    return TaskNotFound(
-        f"there is no task {task!r} in the store; list its tasks with `perdure ps`"
-    )
 
 
 def _line(

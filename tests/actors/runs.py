@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import msgspec
@@ -45,6 +46,7 @@ __all__ = [
     "WIDE",
     "actors_of",
     "check",
+    "disturb",
     "fold_of",
     "not_reproduced",
     "sound",
@@ -167,3 +169,16 @@ def not_reproduced(store: MemoryStore) -> list[str]:
             if msgspec.json.encode(state) != bodies[len(records)]:
                 wrong.append(f"{stream} tail after {snapshot.version}")
     return wrong
+
+
+def disturb(house: House, task: str, chance: Random, least: int, most: int) -> None:
+    """Crash an actor or kill the process, up to four times, so many steps apart."""
+    for _ in range(chance.randint(1, 4)):
+        for _ in range(chance.randint(least, most)):
+            house.sim.step()
+        name = chance.choice([*actors_of(task), *SERVICES, *["kill"] * 4])
+        if name == "kill":
+            house.kill()
+            house.reopen()
+        else:
+            house.sim.crash(name)

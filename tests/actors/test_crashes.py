@@ -20,6 +20,7 @@ from tests.actors.runs import (
     SERVICES,
     actors_of,
     check,
+    disturb,
     fold_of,
     not_reproduced,
     wide,
@@ -105,15 +106,7 @@ def test_any_sequence_of_crashes_and_kills_costs_nothing(seed: int) -> None:
     recovery = chance.choice(["declare", "rules"])
     house = House(wide(world, recovery=recovery), seed=seed)
     task = house.submit()
-    for _ in range(chance.randint(1, 4)):
-        for _ in range(chance.randint(30, 150)):
-            house.sim.step()
-        name = chance.choice([*actors_of(task.id), *SERVICES, *["kill"] * 4])
-        if name == "kill":
-            house.kill()
-            house.reopen()
-        else:
-            house.sim.crash(name)
+    disturb(house, task.id, chance, 30, 150)
     check(house, world, task.id)
 
 

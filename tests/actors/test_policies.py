@@ -31,7 +31,7 @@ from perdure.actors.events import (
     PolicyFailed,
     TaskPaused,
 )
-from tests.actors.runs import MAILS, SERVICES, WIDE, actors_of, sound
+from tests.actors.runs import MAILS, WIDE, disturb, sound
 from tests.actors.world import (
     PLENTY,
     House,
@@ -276,15 +276,7 @@ def test_any_sequence_of_crashes_and_kills_costs_a_policy_nothing(seed: int) -> 
     world = World()
     house = House(wide(world), seed=seed)
     task = house.submit()
-    for _ in range(chance.randint(1, 4)):
-        for _ in range(chance.randint(20, 100)):
-            house.sim.step()
-        name = chance.choice([*actors_of(task.id), *SERVICES, *["kill"] * 4])
-        if name == "kill":
-            house.kill()
-            house.reopen()
-        else:
-            house.sim.crash(name)
+    disturb(house, task.id, chance, 20, 100)
     check(house, world, task.id)
 
 

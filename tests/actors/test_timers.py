@@ -13,7 +13,7 @@ from perdure.actors import names
 from perdure.actors.events import TaskActivated, TaskPaused, TimerFired, TimerSet
 from perdure.models import Scripted
 from perdure.supervision import SimulatedDispatcher, VirtualClock
-from tests.actors.runs import SERVICES, actors_of, sound
+from tests.actors.runs import disturb, sound
 from tests.actors.world import (
     Calls,
     House,
@@ -238,13 +238,5 @@ def test_any_sequence_of_crashes_and_kills_sleeps_once(seed: int) -> None:
     house = House(sleeper(world), seed=seed)
     began = house.sim.clock.time()
     task = house.submit("sleeper")
-    for _ in range(chance.randint(1, 4)):
-        for _ in range(chance.randint(30, 120)):
-            house.sim.step()
-        name = chance.choice([*actors_of(task.id), *SERVICES, *["kill"] * 4])
-        if name == "kill":
-            house.kill()
-            house.reopen()
-        else:
-            house.sim.crash(name)
+    disturb(house, task.id, chance, 30, 120)
     awake(house, world, task.id, began)

@@ -190,8 +190,8 @@ def test_an_interrupt_ends_it_quietly(gate: Gate) -> None:
     ("words", "said"),
     [
         (("t-none",), "no task"),
-        (("t-none", "--after", "-1"), "no seq"),
-        (("t-none", "--after", "x"), "no seq"),
+        (("t-none", "--after", "-1"), "whole number"),
+        (("t-none", "--after", "x"), "whole number"),
         (("t-none", "--until", "paused"), "--until"),
         (("t-none", "--store", "away.db"), "there is no store"),
     ],

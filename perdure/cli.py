@@ -56,11 +56,13 @@ commands:
                 subject, as lines of JSON: --out FILE
   erase ID | --subject NAME --by NAME --yes
                 take it out of the store for good; a task must have ended
+  doctor        whether the store is whole, and which live tasks can go on: --agents
+                MODULE:AGENT … says with which; exits 1 where something was found
   demo          a real report job that is killed and recovered
 
-ps, show, effects, log, watch, request, why, checkpoint, recall, spend, facts and export
-only read: they work while a runtime runs, after it was killed, and on a store at rest.
-ID may be the beginning of an id, if no other task's id begins like it.
+ps, show, effects, log, watch, request, why, checkpoint, recall, spend, facts, export
+and doctor only read: they work while a runtime runs, after it was killed, and on a
+store at rest. ID may be the beginning of an id, if no other task's id begins like it.
 
 cancel, pause, resume, retry, fork, extend, limit, approve, reject, answer, steer,
 resolve, know, confirm, drop and erase are kept in the store and applied by the runtime
@@ -152,6 +154,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
     "drop": (".cli_facts", "End a fact or a hypothesis that does not hold."),
     "export": (".cli_export", "Write all that is held about a task, or a subject."),
     "erase": (".cli_ask", "Take an ended task, or facts, out of the store for good."),
+    "doctor": (".cli_doctor", "Say whether a store is whole, and what can go on."),
     "demo": (".demo.command", "Kill and recover a real report job."),
 }
 

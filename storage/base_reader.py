@@ -58,6 +58,14 @@ class Reader(ABC):
         """Return of those rows the last one by key, None where there is none."""
 
     @abstractmethod
+    def rows_after(self, space: str, after: str, limit: int) -> list[Row]:
+        """Return at most `limit` rows of a space with keys behind `after`, by key."""
+
+    @abstractmethod
+    def digests(self, after: str, limit: int) -> list[str]:
+        """Return the names of at most `limit` blobs behind `after`, in order."""
+
+    @abstractmethod
     def streams(self, prefix: str = "") -> list[str]:
         """Return the names of a family's streams in order, all of them for ""."""
 
@@ -136,6 +144,24 @@ class Reader(ABC):
         """
         return list(_checked(self._stretch(stream, after, limit)))
 
+    def examined(
+        self, stream: str, after: int, limit: int
+    ) -> list[tuple[Record, bool]]:
+        """Return what `stretch` does, and of each whether it matches its checksum."""
+        return [(one, _is_sound(one)) for one in self._stretch(stream, after, limit)]
+
+    def examined_snapshots(self, stream: str) -> list[tuple[Snapshot, bool]]:
+        """Return a stream's snapshots, and of each whether it matches its checksum."""
+        with self._transaction():
+            return [
+                (snapshot, snapshot_checksum(snapshot) == checksum)
+                for snapshot, checksum in self._snapshots(stream)
+            ]
+
+    def damage(self) -> list[str]:
+        """Say what is wrong with the store below its records; it reads all of it."""
+        return []
+
     def fetch(self, seqs: Iterable[int]) -> list[Record]:
         """Return the records with these seqs, in the order of the log."""
         with self._transaction():
@@ -211,22 +237,26 @@ class Reader(ABC):
 
 def _checked(records: Iterable[Record]) -> Iterator[Record]:
     for record in records:
-        if record.checksum != record_checksum(
-            record.seq,
-            record.stream,
-            record.version,
-            record.type,
-            record.schema_version,
-            record.codec,
-            record.at,
-            record.epoch,
-            record.incarnation,
-            record.body,
-        ):
+        if not _is_sound(record):
             raise Undecodable(
                 f"record {record.seq} of {record.stream}", "its checksum does not match"
             )
         yield record
+
+
+def _is_sound(record: Record) -> bool:
+    return record.checksum == record_checksum(
+        record.seq,
+        record.stream,
+        record.version,
+        record.type,
+        record.schema_version,
+        record.codec,
+        record.at,
+        record.epoch,
+        record.incarnation,
+        record.body,
+    )
 
 
 def _why_not(

@@ -82,6 +82,16 @@ class Image:
         self.store.snapshots = {kept[0][0].stream: kept for kept in found if kept}
         self._snapshots_at = at
 
+    def unreadable(self) -> list[str]:
+        """The files of snapshots that hold none."""
+        folder = self._path / "snapshots"
+        with errors_of(str(self._path)):
+            return [
+                f"snapshots/{name} cannot be read"
+                for name in names_of(folder)
+                if not read_snapshots(folder / name) and (folder / name).exists()
+            ]
+
     def keep(self, batch: Batch) -> None:
         """Take a batch whose file was written."""
         with self.store.lock:
@@ -161,10 +171,19 @@ class FolderReader(MemoryReader):
         self._look()
         return super().rows(space, prefix)
 
-    def stretch(self, stream: str, after: int, limit: int) -> list[Record]:
-        """Return the records of one stream behind version `after`, at most `limit`."""
+    def rows_after(self, space: str, after: str, limit: int) -> list[Row]:
+        """Return at most `limit` rows of a space with keys behind `after`, by key."""
         self._look()
-        return super().stretch(stream, after, limit)
+        return super().rows_after(space, after, limit)
+
+    def digests(self, after: str, limit: int) -> list[str]:
+        """Return the names of at most `limit` blobs behind `after`, in order."""
+        self._look()
+        return super().digests(after, limit)
+
+    def damage(self) -> list[str]:
+        """Name the files of snapshots that cannot be read: loads go without them."""
+        return self._image.unreadable()
 
     def commands(self, after: int = 0) -> list[Command]:
         """Return the commands behind place `after` without an answer, in order."""
@@ -186,10 +205,9 @@ class FolderReader(MemoryReader):
         self._look()
         return super().blob(digest)
 
-    def stretch(self, stream: str, after: int, limit: int) -> list[Record]:
-        """Return the records of one stream behind version `after`, at most `limit`."""
+    def _stretch(self, stream: str, after: int, limit: int) -> list[Record]:
         self._look()
-        return super().stretch(stream, after, limit)
+        return super()._stretch(stream, after, limit)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

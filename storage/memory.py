@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -270,6 +271,20 @@ class MemoryReader(Reader):
         with self._store.lock:
             return [one for one in self._store.inbox if one.subject in wanted]
 
+    def rows_after(self, space: str, after: str, limit: int) -> list[Row]:
+        """Return at most `limit` rows of a space with keys behind `after`, by key."""
+        with self._store.lock:
+            values = self._store.rows.get(space, {})
+            behind = (key for key in values if key.encode() > after.encode())
+            keys = heapq.nsmallest(limit, behind, key=str.encode)
+            return [Row(space=space, key=key, value=values[key]) for key in keys]
+
+    def digests(self, after: str, limit: int) -> list[str]:
+        """Return the names of at most `limit` blobs behind `after`, in order."""
+        with self._store.lock:
+            behind = (digest for digest in self._store.blobs if digest > after)
+            return heapq.nsmallest(limit, behind)
+
     def streams(self, prefix: str = "") -> list[str]:
         """Return the names of a family's streams in order, all of them for ""."""
         with self._store.lock:
@@ -301,7 +316,9 @@ class MemoryReader(Reader):
 
     def _stretch(self, stream: str, after: int, limit: int) -> list[Record]:
         with self._store.lock:
-            return self._store.streams.get(stream, [])[after : after + limit]
+            records = self._store.streams.get(stream, [])
+            start = bisect_right(records, after, key=lambda record: record.version)
+            return records[start : start + limit]
 
     def _page(self, after_seq: int, limit: int, prefix: str) -> list[Record]:
         page: list[Record] = []

@@ -25,6 +25,14 @@ _OPEN = """
 WHERE place > %s AND NOT EXISTS (SELECT 1 FROM perdure_rows
     WHERE space = %s AND key = convert_to(perdure_inbox.id, 'UTF8')) ORDER BY place
 """
+_UNLISTED = """
+SELECT stream FROM perdure_records
+    WHERE stream NOT IN (SELECT name FROM perdure_streams)
+UNION
+SELECT stream FROM perdure_snapshots
+    WHERE stream NOT IN (SELECT name FROM perdure_streams)
+LIMIT 100
+"""
 
 
 class PostgresReader(Reader):
@@ -64,6 +72,31 @@ class PostgresReader(Reader):
         """Return of those rows the last one by key, None where there is none."""
         found = self._rows(_ROWS + " DESC LIMIT 1", space, prefix)
         return _row(space, found[0]) if found else None
+
+    def rows_after(self, space: str, after: str, limit: int) -> list[Row]:
+        """Return at most `limit` rows of a space with keys behind `after`, by key."""
+        found = self._all(
+            "SELECT key, value FROM perdure_rows WHERE space = %s AND key > %s "
+            "ORDER BY key LIMIT %s",
+            space,
+            after.encode(),
+            limit,
+        )
+        return [_row(space, line) for line in found]
+
+    def digests(self, after: str, limit: int) -> list[str]:
+        """Return the names of at most `limit` blobs behind `after`, in order."""
+        found = self._all(
+            "SELECT digest FROM perdure_blobs WHERE digest > %s ORDER BY digest "
+            "LIMIT %s",
+            after,
+            limit,
+        )
+        return [digest for (digest,) in found]
+
+    def damage(self) -> list[str]:
+        """Name streams that records or snapshots are of, and that are not listed."""
+        return [f"the stream {name} is not listed" for (name,) in self._all(_UNLISTED)]
 
     def streams(self, prefix: str = "") -> list[str]:
         """Return the names of a family's streams in order, all of them for ""."""

@@ -24,6 +24,14 @@ _RECORDS = (
     f"SELECT {EVENT_COLUMNS} FROM records AS r "  # noqa: S608 - constants only
     "JOIN streams AS s ON s.id = r.stream_id JOIN types AS t ON t.id = r.type_id "
 )
+_NAMELESS = """
+SELECT 'record', seq FROM records
+WHERE stream_id NOT IN (SELECT id FROM streams)
+    OR type_id NOT IN (SELECT id FROM types)
+UNION ALL
+SELECT 'snapshot', id FROM snapshots WHERE stream_id NOT IN (SELECT id FROM streams)
+LIMIT 100
+"""
 
 
 class SqliteReader(Reader):
@@ -73,6 +81,37 @@ class SqliteReader(Reader):
                 prefix,
             )
         return Row(space=space, key=found[0][0], value=found[0][1]) if found else None
+
+    def rows_after(self, space: str, after: str, limit: int) -> list[Row]:
+        """Return at most `limit` rows of a space with keys behind `after`, by key."""
+        with errors_of(self._path):
+            found = self._all(
+                "SELECT key, CAST(value AS BLOB) FROM rows "
+                "WHERE space = ? AND key > ? ORDER BY key LIMIT ?",
+                space,
+                after,
+                limit,
+            )
+        return [Row(space=space, key=key, value=value) for key, value in found]
+
+    def digests(self, after: str, limit: int) -> list[str]:
+        """Return the names of at most `limit` blobs behind `after`, in order."""
+        with errors_of(self._path):
+            found = self._all(
+                "SELECT digest FROM blobs WHERE digest > ? ORDER BY digest LIMIT ?",
+                after,
+                limit,
+            )
+        return [digest for (digest,) in found]
+
+    def damage(self) -> list[str]:
+        """Say what SQLite finds in its file, and what names no stream or type."""
+        with errors_of(self._path):
+            said = [one for (one,) in self._all("PRAGMA integrity_check")]
+            lost = self._all(_NAMELESS)
+        return [one for one in said if one != "ok"] + [
+            f"{table} {number} names no stream or type" for table, number in lost
+        ]
 
     def streams(self, prefix: str = "") -> list[str]:
         """Return the names of a family's streams in order, all of them for ""."""

@@ -1,0 +1,163 @@
+"""Tasks: that their rows say what their streams say, and that the live ones can go on.
+
+Who writes the store meanwhile must not look like damage: where a row is compared with a
+stream, the stream is read on after the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from ..actors import names
+from ..actors.agent import Agent
+from ..actors.task.rows import ENDED, ERASED, TaskRow
+from ..storage.errors import StorageError
+from ..storage.reader import Reader
+from .report import Findings, Held
+from .walk import Walk, fold_of
+
+__all__ = ["Tasks"]
+
+MOST = 1_000  # tasks held back that are named
+_PARTS = ("", "/ledger", "/account")
+
+
+class Tasks:
+    """The queue's side, read first, and what was seen of each task's own stream."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        found: Findings,
+        bodies: Callable[[bytes], None],
+        agents: Mapping[str, Agent] | None,
+    ) -> None:
+        self._reader = reader
+        self._found = found
+        self._agents = agents
+        self.queue = Walk(reader, names.ADMISSION, found, bodies)
+        self._suspects: set[str] = set()
+        self.held: list[Held] = []
+        self.count = 0
+        self.live = 0
+        self.loads = 0
+
+    def suspect(self, task: str) -> None:
+        """Something is amiss in a stream of this task."""
+        self._suspects.add(task)
+
+    def check(self, task: str, walk: Walk) -> None:
+        """Compare a task's row with its own stream, which was read."""
+        closed = walk.state.status if walk.whole and not walk.erased else ""
+        row = self._row(task)
+        if row is None:
+            return
+        walk.on()
+        if not walk.whole:
+            return
+        if walk.erased or row.status == ERASED:
+            if not (walk.erased and row.status == ERASED) and not self._went(task):
+                said = "erased" if walk.erased else walk.state.status
+                self._differs(task, f"status {row.status}", said)
+            return
+        self._compare(task, row, walk.state, closed)
+        if row.status not in ENDED:
+            self._check_queue(task)
+
+    def _compare(self, task: str, row: TaskRow, state: Any, closed: str) -> None:
+        submitted, outcome = state.task, state.outcome
+        if row.status in ENDED and (outcome is None or outcome.status != row.status):
+            said = state.status if outcome is None else outcome.status
+            self._differs(task, f"status {row.status}", said)
+        elif closed in ENDED and row.status != closed:
+            self._differs(task, f"status {row.status}", closed)
+        for name in ("agent", "parent", "group", "priority"):
+            if getattr(row, name) != getattr(submitted, name):
+                ours, theirs = getattr(row, name), getattr(submitted, name)
+                self._differs(task, f"{name} {ours!r}", repr(theirs))
+        key = submitted.key
+        if key is None or self._reader.row(names.KEYS, key) == task.encode():
+            return
+        if not self._went(task):
+            where = f"row {names.KEYS}/{key}"
+            self._found.add("row_differs", where, f"it does not name task {task}")
+
+    def _differs(self, task: str, row: str, stream: str) -> None:
+        where = f"row {names.TASK_ROWS}/{task}"
+        self._found.add("row_differs", where, f"{row}; its stream says {stream}")
+
+    def _row(self, task: str) -> TaskRow | None:
+        where = f"row {names.TASK_ROWS}/{task}"
+        value = self._reader.row(names.TASK_ROWS, task)
+        if value is None:
+            self._found.add("row_missing", where, f"of stream task/{task}")
+            return None
+        try:
+            return msgspec.json.decode(value, type=TaskRow)
+        except msgspec.MsgspecError as error:
+            self._found.add("row_unreadable", where, str(error))
+            return None
+
+    def _went(self, task: str) -> bool:
+        """Whether the task was erased while it was looked at."""
+        first = self._reader.stretch(names.family(task), 0, 1)
+        return bool(first) and first[0].type == "TaskErased"
+
+    def _check_queue(self, task: str) -> None:
+        if not self.queue.whole or task in self.queue.state.tasks:
+            return
+        self.queue.on()
+        if not self.queue.whole or task in self.queue.state.tasks:
+            return
+        value = self._reader.row(names.TASK_ROWS, task)  # or it has ended since
+        row = msgspec.json.decode(value or b"null", type=TaskRow | None)
+        if row is not None and row.status not in ENDED:
+            self._found.add("not_queued", f"task {task}", f"status {row.status}")
+
+    def end(self) -> None:
+        """See which of the live tasks this code, and these agents, can go on with."""
+        if not self.queue.whole:
+            return
+        for task, place in self.queue.state.tasks.items():
+            self.live += 1
+            why = self._unloadable(task) if task in self._suspects else ""
+            why = why or self._without_agent(task, place.agent)
+            if not why:
+                self.loads += 1
+            elif len(self.held) < MOST:
+                self.held.append(Held(task=task, why=why))
+
+    def _unloadable(self, task: str) -> str:
+        """Why a task's state does not come back, from its newest good snapshot on."""
+        from ..folds import fold
+
+        for part in _PARTS:
+            stream = names.family(task) + part
+            how = fold_of(stream)
+            assert how is not None
+            try:
+                fold(self._reader, stream, *how)
+            except StorageError as error:
+                return str(error)
+            except Exception as error:
+                return f"{stream}: {type(error).__name__}: {error}"
+        return ""
+
+    def _without_agent(self, task: str, name: str) -> str:
+        if self._agents is None:
+            return ""
+        agent = self._agents.get(name)
+        if agent is None:
+            self._found.add("agent_missing", f"task {task}", f"agent {name}")
+            return f"its agent {name} is not among those given"
+        first = self._reader.examined(names.family(task), 0, 1)
+        if first and first[0][1] and first[0][0].type == "TaskSubmitted":
+            digest = msgspec.json.decode(first[0][0].body)["agent_digest"]
+            if digest != agent.digest():
+                what = f"agent {name} was {digest} and is {agent.digest()}"
+                self._found.add("agent_changed", f"task {task}", what)
+                return what
+        return ""

@@ -58,11 +58,12 @@ commands:
                 take it out of the store for good; a task must have ended
   doctor        whether the store is whole, and which live tasks can go on: --agents
                 MODULE:AGENT … says with which; exits 1 where something was found
+  backup FILE   copy the store into a new file, while a runtime works on it or not
   demo          a real report job that is killed and recovered
 
-ps, show, effects, log, watch, request, why, checkpoint, recall, spend, facts, export
-and doctor only read: they work while a runtime runs, after it was killed, and on a
-store at rest. ID may be the beginning of an id, if no other task's id begins like it.
+ps, show, effects, log, watch, request, why, checkpoint, recall, spend, facts, export,
+doctor and backup only read: they work while a runtime runs, after it was killed, and on
+a store at rest. ID may be the beginning of an id, if no other task's id begins like it.
 
 cancel, pause, resume, retry, fork, extend, limit, approve, reject, answer, steer,
 resolve, know, confirm, drop and erase are kept in the store and applied by the runtime
@@ -155,6 +156,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
     "export": (".cli_export", "Write all that is held about a task, or a subject."),
     "erase": (".cli_ask", "Take an ended task, or facts, out of the store for good."),
     "doctor": (".cli_doctor", "Say whether a store is whole, and what can go on."),
+    "backup": (".cli_backup", "Copy a store that may be in use."),
     "demo": (".demo.command", "Kill and recover a real report job."),
 }
 

@@ -30,6 +30,7 @@ from .asked import opened
 from .commands import OVERDUE, StopFor
 from .parts import StepRecord
 from .planned import plans
+from .reasons import refusal
 from .state import TaskState
 
 __all__ = [
@@ -150,7 +151,9 @@ def _max_iterations(at: Moment) -> str:
         return ""
     if step[0].iterations < step[1].max_iterations:
         return ""
-    return f"{step[1].max_iterations} iterations without an accepted answer"
+    said = f"{step[1].max_iterations} iterations without an accepted answer"
+    refused = refusal(at.state)
+    return f"{said}: {refused}" if refused else said
 
 
 def _iterates(at: Moment) -> tuple[StepRecord, PlanStep] | None:

@@ -101,7 +101,7 @@ def plans(state: TaskState, planner: Planner | None) -> Command | None:
     if planning.asked:
         return MakePlan(planning.refused)
     if planning.stuck:
-        return StopFor("plan", planning.stuck, "resume")
+        return StopFor("plan", f"no plan passed: {planning.stuck}", "resume")
     if not state.plan:
         return MakePlan(0)
     if planner is None or planning.revised + planning.failed >= planner.revisions:

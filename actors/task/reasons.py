@@ -12,7 +12,7 @@ from ..context.blocks import Block
 from ..events import CallModel, CallTool
 from .state import Op, TaskState
 
-__all__ = ["brought", "why_now"]
+__all__ = ["brought", "refusal", "why_now"]
 
 BROUGHT = 160  # characters in all
 RESULT = 60  # characters of one result, or of one reason
@@ -49,15 +49,25 @@ def brought(state: TaskState, scratch: Sequence[Block]) -> str:
     return _short("; ".join(said), BROUGHT)
 
 
+def refusal(state: TaskState) -> str:
+    """Why the newest reply was refused, where it was an answer and no call of tools."""
+    if not state.notes or any(
+        isinstance(op.action, CallTool) for op in state.ops.values()
+    ):
+        return ""
+    return _short(state.notes[-1], BROUGHT) if _answered(state) else ""
+
+
 def _went_wrong(state: TaskState) -> bool:
     """Whether the newest note is of this step: of its answer, or of a try before."""
     step = state.step
     if step is None or not state.notes:
         return False
-    answered = any(
-        _is_work(op) and op.status == "completed" for op in state.ops.values()
-    )
-    return answered or (step.iterations == 0 and state.retries > 0)
+    return _answered(state) or (step.iterations == 0 and state.retries > 0)
+
+
+def _answered(state: TaskState) -> bool:
+    return any(_is_work(op) and op.status == "completed" for op in state.ops.values())
 
 
 def _is_work(op: Op) -> bool:

@@ -213,7 +213,7 @@ def test_a_refused_first_plan_is_asked_for_again_with_the_reason_then_pauses() -
         "plan",
         "resume",
     )
-    assert result.detail == "it holds no JSON object"
+    assert result.detail == "no plan passed: it holds no JSON object"
     assert len(model.asked) == 4
     assert "Refused before" not in model.asked[0].messages[-1]["content"]
     for request in model.asked[1:]:
@@ -222,7 +222,7 @@ def test_a_refused_first_plan_is_asked_for_again_with_the_reason_then_pauses() -
     house.runtime.resume(task.id, by="operator")
     assert house.finish(task.id).status == "completed"
     again = model.asked[4].messages[-1]["content"]
-    assert "task: once; paused: plan: it holds no JSON object" in again
+    assert "task: once; paused: plan: no plan passed: it holds no JSON object" in again
 
 
 def test_tool_calls_in_a_planning_reply_are_ignored() -> None:
@@ -329,7 +329,8 @@ def test_a_step_that_ends_otherwise_sets_off_a_look() -> None:
     assert (result.status, result.reason) == ("paused", "limited")
     fired = [one.fired[0].why for one in of(house, task.id, PlanChecked)]
     assert fired == [
-        "step a ended limited: 1 iterations without an accepted answer",
+        "step a ended limited: 1 iterations without an accepted answer: "
+        "it has no total",
     ]
 
 
@@ -579,7 +580,7 @@ def test_all_calls_of_one_plan_share_one_deadline() -> None:
     result = house.finish(task.id)
     assert (result.status, result.reason) == ("paused", "plan")
     late = "planning took longer than 90 s: slow takes no more calls now"
-    assert result.detail == late
+    assert result.detail == f"no plan passed: {late}"
     assert len(model.asked) == 2  # at once, and after a minute
     assert house.sim.clock.monotonic() - began < 90.0
     house.until(lambda: False, seconds=120.0)  # the slot that it gave up is free again
@@ -694,7 +695,7 @@ def test_an_agent_that_lost_its_planner_says_so() -> None:
     house.reopen(plain)
     result = house.finish(task.id)
     assert (result.status, result.reason) == ("paused", "plan")
-    assert result.detail == "the agent has no planner any more"
+    assert result.detail == "no plan passed: the agent has no planner any more"
     house.kill()
     house.reopen(agent(Model(TWO, KEEP)))
     house.runtime.resume(task.id, by="operator")

@@ -73,7 +73,7 @@ def test_attempts_and_tries_are_counted_and_what_is_blocked_says_by_what() -> No
     assert (plan.attempted, plan.retries) == (2, 3)
     look = plan.records[0]
     assert (look.status, look.tries, look.condition) == ("limited", 3, "max_iterations")
-    assert look.why == "1 iterations without an accepted answer"
+    assert look.why == "1 iterations without an accepted answer: not good enough"
     assert plan.standing["tell"].status == "blocked"
     assert plan.standing["tell"].why == "needs look (limited)"
     assert plan.records[1].status == "pending"

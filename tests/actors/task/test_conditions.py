@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.actors.baseline import Baseline
 from perdure.actors.events import (
+    AnswerRefused,
     ApprovalAsked,
     CallModel,
     CancelRequested,
@@ -240,3 +241,12 @@ def test_a_step_is_tried_again_as_its_kind_allows(kind: Any, left: int) -> None:
     more = Baseline(task_retries=9)
     assert tries_left(of_kind("generate"), more) == 5
     assert tries_left(of_kind("query"), more) == 3
+
+
+def test_a_step_that_nobody_accepted_says_why_its_newest_answer_was_refused() -> None:
+    answered = [ask(9), observed(9), AnswerRefused(op=9, step="a", why="no total")]
+    (end,) = due(fold(*RUNNING, *iterations(4), *answered))
+    assert end.reason == "5 iterations without an accepted answer: no total"
+    early = [ask(1), observed(1), AnswerRefused(op=1, step="a", why="no total")]
+    (end,) = due(fold(*RUNNING, *early, *iterations(5)[4:]))
+    assert end.reason == "5 iterations without an accepted answer"  # long ago

@@ -11,6 +11,7 @@ from .actors.names import TASK_ROWS
 from .actors.protocol import Fork, Retry
 from .actors.storable import is_storable
 from .errors import Misuse
+from .people import check_words
 from .reading import Reading, row_of
 from .recalling import Recalling
 from .storage.reader import Reader
@@ -30,6 +31,7 @@ class Again(Recalling):
         """See `Handle.retry`."""
         self.refuse_in_loop("retry", "`await handle.aretry(...)`")
         check_step(step)
+        check_words("retry", by=by)
         self._known(task)
         self._ask(lambda p: Retry(task=task, step=step, by=by, promise=p))
 
@@ -46,6 +48,7 @@ class Again(Recalling):
         """See `Handle.fork`; returns the new task's id."""
         self.refuse_in_loop("fork", "`await handle.afork(...)`")
         check_fork(at, budget, goal, key)
+        check_words("fork", by=by)
         self._known(task)
         message = Fork(
             task=task,

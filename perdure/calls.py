@@ -164,6 +164,7 @@ class TaskCalls(PeopleCalls, Again, Following, Explaining):
     def pause(self, task: str, by: str) -> bool:
         """See `Handle.pause`."""
         self.refuse_in_loop("pause", "`await handle.apause()`")
+        check_words("pause", by=by)
         self.row(task)
         done: bool = self._ask(lambda p: Pause(task=task, by=by, promise=p))
         return done
@@ -171,6 +172,7 @@ class TaskCalls(PeopleCalls, Again, Following, Explaining):
     def resume(self, task: str, by: str) -> bool:
         """See `Handle.resume`."""
         self.refuse_in_loop("resume", "`await handle.aresume()`")
+        check_words("resume", by=by)
         self.row(task)
         done: bool = self._ask(lambda p: Resume(task=task, by=by, promise=p))
         return done
@@ -179,6 +181,7 @@ class TaskCalls(PeopleCalls, Again, Following, Explaining):
         """Write down that a task is to end; True where it had not ended."""
         if not isinstance(compensate, bool):
             raise Misuse(f"cancel: compensate={compensate!r} must be True or False")
+        check_words("cancel", by=by)
         self.row(task)
         done: bool = self._ask(
             lambda p: Cancel(task=task, by=by, compensate=compensate, promise=p)

@@ -24,6 +24,7 @@ from .again import kept_of
 from .cli import DONE, NOT_ENDED, UNDONE, complain, say, say_json, text, whole
 from .erasing import check_by
 from .errors import Misuse
+from .people import LONGEST, check_words
 from .result import ENDED
 from .storage.address import open_inbox
 from .storage.inbox import ANSWERS
@@ -96,7 +97,7 @@ def add_asking(parser: argparse.ArgumentParser, *, names: bool = True) -> None:
     add = parser.add_argument
     if names:
         said = "command line"
-        add("--by", metavar="NAME", type=text, default=said, help="who says so")
+        add("--by", metavar="NAME", type=_who, default=said, help="who says so")
     else:
         add("--by", metavar="NAME", type=text, required=True, help="who says so; kept")
     add(
@@ -232,7 +233,7 @@ def _report(
     about = command.subject or command.kind
     kept = (
         f"no answer within {arguments.timeout:g} s: the command is kept, and applied "
-        "when the store is next opened"
+        "by the runtime that has the store open, else by the next one"
     )
     if arguments.json:
         value: dict[str, Any] = {
@@ -279,6 +280,15 @@ def _object(word: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError(f"{word!r} is no JSON object of arguments")
     return value
+
+
+def _who(word: str) -> str:
+    try:
+        check_words("--by", by=text(word))
+    except Misuse:
+        wrong = f"{word!r} must say who it is, in 1 to {LONGEST} characters"
+        raise argparse.ArgumentTypeError(wrong) from None
+    return word
 
 
 def _json(word: str) -> str:

@@ -14,7 +14,7 @@ from .recalling import Recalling
 if TYPE_CHECKING:
     from .views_questions import Question
 
-__all__ = ["PeopleCalls", "check_answer", "check_note", "check_words"]
+__all__ = ["LONGEST", "PeopleCalls", "check_answer", "check_note", "check_words"]
 
 LONGEST = 2_000  # characters of who says something, and why
 ANSWER = 4_000  # characters of an answer to a question
@@ -57,8 +57,13 @@ class PeopleCalls(Recalling):
 
 
 def check_words(call: str, **words: object) -> None:
-    """Raise Misuse for what is no text that can be stored, or is too long."""
+    """Raise Misuse for what is no text that can be stored, is too long, or is nobody.
+
+    Who says something is on record, and an empty name reads as nobody's word.
+    """
     for name, value in words.items():
+        if name == "by" and isinstance(value, str) and not value.strip():
+            raise Misuse(f"{call}: by={value!r} must say who it is")
         if not isinstance(value, str) or len(value) > LONGEST or not is_storable(value):
             raise Misuse(f"{call}: {name} must be text of at most {LONGEST} characters")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .views import TaskSheet
-from .views_text import REASON, short, table, time_text, value_text
+from .views_text import REASON, short, table, tame, time_text, value_text
 
 __all__ = ["waiting_text"]
 
@@ -31,9 +31,10 @@ def waiting_text(sheet: TaskSheet) -> Iterator[str]:
             ),
         )
     if sheet.questions:
+        head = "QUESTION", "STATUS", "ASKED", "EXPIRES", "BY", "ANSWER", "TEXT"
         yield ""
         yield from table(
-            ("QUESTION", "STATUS", "ASKED", "EXPIRES", "BY", "ANSWER", "TEXT"),
+            (*head, "CHOICES"),
             (
                 (
                     one.question,
@@ -42,7 +43,8 @@ def waiting_text(sheet: TaskSheet) -> Iterator[str]:
                     "-" if one.expires is None else time_text(one.expires),
                     short(one.by, REASON) or "-",
                     short(one.answer, REASON) or "-",
-                    value_text([one.text, *one.choices]),  # whole: it is to be answered
+                    tame(" ".join(one.text.split())),  # whole: it is to be answered
+                    value_text(one.choices) if one.choices else "-",
                 )
                 for one in sheet.questions
             ),

@@ -182,7 +182,7 @@ class Pausing:
                 lifted.append(name)
             events += woken
             rows += more
-        said = "it goes on" if events else "it was not waiting"
+        said = _goes_on(row) if events else "it was not waiting"
         # Where none waited somebody else may have just woken it: the answer comes once
         # the store says so.
         callers.conclude(message, bool(events), said, *events, rows=rows)
@@ -229,3 +229,10 @@ def _rows_of(task: str) -> Callable[[Reader], dict[str, TaskRow]]:
                 yield msgspec.json.decode(value, type=TaskRow)
 
     return lambda reader: {row.task: row for row in rows(reader)}
+
+
+def _goes_on(row: TaskRow) -> str:
+    """What a resume brings: what only a person can end is waited for as before."""
+    if row.reason in ("approval", "question"):
+        return f"it is looked at again, and waits as before: {row.ends_with}"
+    return "it goes on"

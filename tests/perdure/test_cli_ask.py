@@ -198,7 +198,7 @@ def test_a_command_to_a_store_at_rest_is_kept_and_applied_when_it_is_opened(
         (one,) = runtime.approvals()
     code, out, err = here(capsys, "approve", one.approval, "--timeout", "0")
     assert (code, err) == (3, "")
-    assert "the command is kept, and applied when the store is next opened" in out
+    assert "the command is kept, and applied by the runtime that has the store" in out
     assert world.sent == []
     with opened(Path(STORE), agent) as runtime:
         handle = runtime.task(task)

@@ -187,3 +187,27 @@ def test_a_fact_that_nests_too_deep_to_be_shown_is_refused_as_such(
 def _read(name: str) -> str:
     """Read."""
     return name
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda task: task.pause(by=""),
+        lambda task: task.resume(by=" "),
+        lambda task: task.cancel(by=""),
+        lambda task: task.retry(by=""),
+        lambda task: task.fork(by=""),
+        lambda task: task.approve("a-1", by=""),
+        lambda task: task.answer("q-1", "yes", by=""),
+        lambda task: task.steer("look", by="\ud800"),
+        lambda task: task.pause(by=7),
+    ],
+)
+def test_nobody_says_something_to_a_task(
+    tmp_path: Path, say: Callable[[Any], Any]
+) -> None:
+    with Runtime(tmp_path / "tasks.db", agents=[AGENT]) as runtime:
+        task = runtime.submit("a", "x")
+        with pytest.raises(Misuse, match="by"):
+            say(task)
+        task.wait(30)

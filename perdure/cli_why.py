@@ -64,7 +64,7 @@ def _iteration(one: Iteration) -> Iterator[str]:
     if one.by == "model":
         how = f"op{one.op}, round {one.round or '-'}, {one.outcome}"
     yield (
-        f"{time_text(one.at)} step {one.step}, try {one.attempt}, iteration "
+        f"{time_text(one.at)} step {one.step}, attempt {one.attempt}, iteration "
         f"{one.iteration}{limit}: {how}"
     )
     yield from _named("why", one.why)

@@ -126,11 +126,16 @@ def check(event: str, fields: Mapping[str, Any]) -> None:
         raise ValueError(f"{event}: missing fields {missing}, unlisted fields {extra}")
 
 
-def level(event: str) -> int:
-    """Return the stdlib level of an event: error, warning or info."""
+def level(event: str, fields: Mapping[str, Any]) -> int:
+    """Return the stdlib level of an event: error, warning or info.
+
+    A command of another process that was not done is a warning: whoever sent it may
+    have long stopped waiting for the answer.
+    """
     if event in ERRORS:
         return logging.ERROR
-    return logging.WARNING if event in WARNINGS else logging.INFO
+    refused = event == "inbox.applied" and not fields["done"]
+    return logging.WARNING if refused or event in WARNINGS else logging.INFO
 
 
 class LoggerSink:
@@ -147,7 +152,7 @@ class LoggerSink:
         # The writer of the journal is among the callers: not even a SystemExit may
         # get through to it.
         with contextlib.suppress(BaseException):
-            self._logger.log(level(event), event, **fields)
+            self._logger.log(level(event, fields), event, **fields)
 
     def last_seq(self) -> int | None:
         return None

@@ -117,7 +117,7 @@ _SAYS: dict[type[Event], Callable[[Any], str]] = {
     events.PlanKept: lambda event: f"the plan stays: {event.why}",
     events.PlanRefused: lambda event: f"no plan of operation {event.op}: {event.why}",
     events.ConsentAsked: _consent,
-    events.StepStarted: lambda event: f"{event.step} begins, try {event.attempt}",
+    events.StepStarted: lambda event: f"{event.step} begins, attempt {event.attempt}",
     events.StepEnded: _ended,
     events.LoopFound: _found,
     events.DriftFound: lambda event: f"off its goal, which is shown again: {event.why}",

@@ -253,6 +253,16 @@ def test_the_default_is_the_stdlib_logger_perdure(
     assert vars(record)["perdure"] == {"event": "actor.crashed", "name": "journal"}
 
 
+def test_a_command_that_was_not_done_is_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="perdure")
+    said = {"command": "c-1", "kind": "retry", "task": "t-1", "said": "no such step"}
+    open_sink().write("inbox.applied", {**said, "done": False})
+    open_sink().write("inbox.applied", {**said, "done": True})
+    assert [one.levelname for one in caplog.records] == ["WARNING", "INFO"]
+
+
 def test_a_structlog_logger_gets_the_event_with_its_fields() -> None:
     capture = structlog.testing.LogCapture()
     logger = structlog.wrap_logger(None, processors=[capture])

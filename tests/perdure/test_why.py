@@ -90,7 +90,7 @@ def test_each_iteration_says_why_it_was_and_what_the_last_one_brought() -> None:
     assert third.said == '{"step": "find", "ok": true}'
     assert (second.verdict, third.verdict) == ("", "accepted")
     assert found.status == "completed"
-    assert turns(found)[0] == ("step.started", "find begins, try 1")
+    assert turns(found)[0] == ("step.started", "find begins, attempt 1")
     assert turns(found)[-1][0] == "task.closing"
 
 
@@ -323,7 +323,7 @@ def test_the_story_for_people_says_the_same() -> None:
     assert "\x1b" not in text
     assert f"task {task} (agent): Find\\x1b[2J it" in text
     assert re.search(
-        r"step find, try 1, iteration 1 of 5: op1, round 1, completed", text
+        r"step find, attempt 1, iteration 1 of 5: op1, round 1, completed", text
     )
     assert '  op2        look {"what": "a"} -> completed: saw a' in text
     assert "  why        iteration 1 of 5" in text

@@ -28,6 +28,10 @@ from perdure.replay import render_again
 from perdure.runtime import Runtime
 from perdure.storage.reader import open_reader
 
+# Seconds; the first test of a process also runs the job that the others compare with,
+# and the one that lists its fault points.
+pytestmark = pytest.mark.timeout(180)
+
 JOB = {"country": "NO", "operator": "operator@example.org"}
 RIGHT = {
     "status": "completed",

@@ -107,7 +107,9 @@ def _after(walk: Walk, money: Money, tasks: Tasks) -> None:
     task, _, part = rest.partition("/")
     if part == "":
         tasks.check(task, walk)
-    elif part == "account" and walk.whole:
+    else:
+        tasks.check_part(task)
+    if part == "account" and walk.whole:
         money.end(task, walk.state)
     if not walk.whole:
         tasks.suspect(task)

@@ -40,6 +40,7 @@ class Tasks:
         self._agents = agents
         self.queue = Walk(reader, names.ADMISSION, found, bodies)
         self._suspects: set[str] = set()
+        self._rowless: set[str] = set()
         self.held: list[Held] = []
         self.count = 0
         self.live = 0
@@ -48,6 +49,11 @@ class Tasks:
     def suspect(self, task: str) -> None:
         """Something is amiss in a stream of this task."""
         self._suspects.add(task)
+
+    def check_part(self, task: str) -> None:
+        """See that a stream under a task's own is of a task that there is."""
+        if self._reader.row(names.TASK_ROWS, task) is None:
+            self._miss(task)
 
     def check(self, task: str, walk: Walk) -> None:
         """Compare a task's row with its own stream, which was read."""
@@ -93,13 +99,19 @@ class Tasks:
         where = f"row {names.TASK_ROWS}/{task}"
         value = self._reader.row(names.TASK_ROWS, task)
         if value is None:
-            self._found.add("row_missing", where, f"of stream task/{task}")
+            self._miss(task)
             return None
         try:
             return msgspec.json.decode(value, type=TaskRow)
         except msgspec.MsgspecError as error:
             self._found.add("row_unreadable", where, str(error))
             return None
+
+    def _miss(self, task: str) -> None:
+        if task not in self._rowless:
+            self._rowless.add(task)
+            where = f"row {names.TASK_ROWS}/{task}"
+            self._found.add("row_missing", where, f"of streams task/{task}")
 
     def _went(self, task: str) -> bool:
         """Whether the task was erased while it was looked at."""

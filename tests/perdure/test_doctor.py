@@ -232,6 +232,16 @@ def row_missing(at: Planted) -> str:
     return f"row task/{at.dropped}"
 
 
+def row_missing_and_stream(at: Planted) -> str:
+    with editing(at.path) as db:
+        mine = "(SELECT id FROM streams WHERE name = ?)"
+        stream = (f"task/{at.dropped}",)
+        for table in ("snapshots", "records"):
+            db.execute(f"DELETE FROM {table} WHERE stream_id = {mine}", stream)
+        db.execute("DELETE FROM streams WHERE name = ?", stream)
+    return row_missing(at)
+
+
 def row_of_none(at: Planted) -> str:
     at.sql(
         "INSERT INTO rows SELECT space, 't-none', value FROM rows "
@@ -323,6 +333,7 @@ PLANTS: list[tuple[str, Callable[[Planted], str]]] = [
     ("grant", grant_back),
     ("row_unreadable", row_unreadable),
     ("row_missing", row_missing),
+    ("row_missing", row_missing_and_stream),
     ("row_of_none", row_of_none),
     ("row_of_none", row_of_none_beside),
     ("row_differs", row_differs),

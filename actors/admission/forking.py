@@ -53,7 +53,10 @@ class Forks:
             return row.decode() if row is not None else None
 
         def found(same: str | None) -> None:
-            if same is not None:
+            if same == message.task:
+                why = f"key={key!r} is the one that {same} has; give its fork another"
+                self._refuse(message, why)
+            elif same is not None:
                 self._answer(message, same)
             else:
                 self._go_on(message, Source(message, admission.house.event_of))

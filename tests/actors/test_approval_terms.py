@@ -51,7 +51,9 @@ def calls(house: House, task: str) -> list[EffectRegistered]:
     return [one for one in found if one.name == "delete"]
 
 
-def answer(house: House, approval: str, *, approved: bool, by: str = "ann") -> None:
+def answer(
+    house: House, approval: str, *, approved: bool, by: str = "approver"
+) -> None:
     """Answer without waiting for anything."""
     message = Answer(approval=approval, task="", approved=approved, by=by)
     house.runtime._system.address(names.ADMISSION).tell(message)
@@ -138,14 +140,14 @@ def test_a_call_that_was_approved_too_long_ago_is_asked_for_anew() -> None:
     house.runtime.close()
     house.reopen(resume=False)
     handle = house.runtime.task(task.id)
-    assert handle.approve(first, by="ann")
+    assert handle.approve(first, by="approver")
     house.runtime.close()
     jump(house, 2 * MINUTE)
     house.reopen(resume=True)
     (second,) = paused(house, task.id)
     assert second != first
     assert deleted(world) == []
-    assert house.runtime.task(task.id).approve(second, by="ann")
+    assert house.runtime.task(task.id).approve(second, by="approver")
     assert completes(house, task.id)
     (call,) = calls(house, task.id)
     assert call.approval == second
@@ -227,16 +229,16 @@ def test_an_approval_is_taken_back_until_its_call_is_made() -> None:
     house.runtime.close()
     house.reopen(resume=False)
     handle = house.runtime.task(task.id)
-    assert handle.approve(one, by="ann") is True
-    assert handle.approve(one, by="bob") is False
-    assert handle.reject(one, by="bob", why="not today") is True
-    assert handle.reject(one, by="ann") is False
-    assert handle.approve(one, by="ann") is False  # a no stands
+    assert handle.approve(one, by="approver") is True
+    assert handle.approve(one, by="boss") is False
+    assert handle.reject(one, by="boss", why="not today") is True
+    assert handle.reject(one, by="approver") is False
+    assert handle.approve(one, by="approver") is False  # a no stands
     handle.resume()
     assert completes(house, task.id)
     assert deleted(world) == []
     recorded = house.of(f"task/{task.id}/ledger", EffectRecorded)[1]
-    assert recorded.error == "bob rejected it: not today"
+    assert recorded.error == "boss rejected it: not today"
     sound(house)
 
 
@@ -266,7 +268,7 @@ def test_one_taken_back_at_any_moment_is_honoured_until_the_call_begins(
         for _ in range(steps):
             house.sim.step()
         before = deleted(world)
-        answer(house, one, approved=False, by="bob")
+        answer(house, one, approved=False, by="boss")
         back = house.until(
             lambda h=house: len(h.of(names.ADMISSION, ApprovalAnswered)) == 2, 1.0
         )
@@ -275,7 +277,7 @@ def test_one_taken_back_at_any_moment_is_honoured_until_the_call_begins(
         assert deleted(world) == began
         if back and not began:
             taken = house.of(f"task/{task.id}", ApprovalTaken)[-1]
-            assert (taken.approved, taken.by) == (False, "bob")
+            assert (taken.approved, taken.by) == (False, "boss")
             late += taken_late(house, task.id)
         sound(house)
     assert late > 0
@@ -299,12 +301,12 @@ def test_a_further_attempt_needs_an_approval_that_still_stands() -> None:
     assert deleted(world) == []
     house.reopen(resume=False)
     handle = house.runtime.task(task.id)
-    assert handle.reject(one, by="bob") is True
+    assert handle.reject(one, by="boss") is True
     handle.resume()
     assert completes(house, task.id)
     assert deleted(world) == []
     last = house.of(f"task/{task.id}/ledger", EffectRecorded)[-2]
-    assert (last.attempt, last.by, last.error) == (2, "person", "bob rejected it")
+    assert (last.attempt, last.by, last.error) == (2, "person", "boss rejected it")
     sound(house)
 
 
@@ -412,14 +414,14 @@ def test_a_row_says_who_answered_and_until_when_it_is_good() -> None:
     house = House(deleter(world, BOTH, expires=MINUTE))
     task = house.submit()
     q1, q2 = paused(house, task.id)
-    task.approve(q1, by="ann")
+    task.approve(q1, by="approver")
     paused(house, task.id)
-    task.reject(q2, by="bob")
+    task.reject(q2, by="boss")
     assert completes(house, task.id)
     first, second = house.runtime._reading.read(lambda r: approvals_of(r, task.id))
     assert [(one.approval, one.status, one.by) for one in (first, second)] == [
-        (q1, "used", "ann"),
-        (q2, "rejected", "bob"),
+        (q1, "used", "approver"),
+        (q2, "rejected", "boss"),
     ]
     assert first.expires == first.at + MINUTE
     assert first.answered is not None

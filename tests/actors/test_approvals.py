@@ -90,7 +90,7 @@ def test_a_call_waits_as_a_row_and_runs_once_it_is_approved() -> None:
     assert (listed.task, listed.tool, listed.arguments) == (
         task.id, "delete", {"path": "x"},
     )  # fmt: skip
-    assert task.approve(approval, by="ann")
+    assert task.approve(approval, by="approver")
     assert house.finish(task.id).status == "completed"
     assert deleted(world) == ["x"]
     assert house.runtime.approvals() == []
@@ -148,9 +148,9 @@ def test_a_rejected_call_comes_back_to_the_model_with_who_and_why() -> None:
     house = House(deleter(world, model=Scripted(model)))
     task = house.submit()
     (approval,) = paused(house, task.id)
-    assert task.reject(approval, by="ann", why="that is the backup")
+    assert task.reject(approval, by="approver", why="that is the backup")
     assert house.finish(task.id).status == "completed"
-    assert heard == ["error: ann rejected it: that is the backup"]
+    assert heard == ["error: approver rejected it: that is the backup"]
     assert deleted(world) == []
     recorded = house.of(f"task/{task.id}/ledger", EffectRecorded)[1]
     assert (recorded.status, recorded.by) == ("failed", "person")

@@ -52,7 +52,9 @@ def test_a_call_edited_to_another_tool_is_judged_by_the_rules_of_that_tool() -> 
     house = House(operator(world, heard))
     task = house.submit()
     (first,) = paused(house, task.id)
-    assert task.approve(first, by="ann", arguments={"cmd": "rm data/x"}, tool="shell")
+    assert task.approve(
+        first, by="approver", arguments={"cmd": "rm data/x"}, tool="shell"
+    )
     (second,) = paused(house, task.id)
     (listed,) = house.runtime.approvals()
     assert (listed.tool, listed.arguments) == ("shell", {"cmd": "rm data/x"})
@@ -61,12 +63,12 @@ def test_a_call_edited_to_another_tool_is_judged_by_the_rules_of_that_tool() -> 
     assert task.approve(first) is False
     house.kill()
     house.reopen()
-    assert house.runtime.task(task.id).approve(second, by="bob")
+    assert house.runtime.task(task.id).approve(second, by="boss")
     assert completes(house, task.id)
     assert deleted(world) == ["rm data/x"]
     (call,) = house.of(f"task/{task.id}/ledger", EffectRegistered)[1:2]
     assert (call.name, call.approval) == ("shell", second)
-    said = 'ann changed this call to shell {"cmd":"rm data/x"}'
+    said = 'approver changed this call to shell {"cmd":"rm data/x"}'
     assert heard == [f"({said})\nran rm data/x"]
     sound(house)
 
@@ -208,14 +210,14 @@ def test_a_rejected_call_is_rejected_again_in_its_step_and_asked_for_in_the_next
     house = House(insistent(world, heard))
     task = house.submit()
     (one,) = paused(house, task.id)
-    task.reject(one, by="ann", why="it is needed")
+    task.reject(one, by="approver", why="it is needed")
     (two,) = paused(house, task.id)
     asked = house.of(f"task/{task.id}", ApprovalAsked)
     assert [ask.approval for ask in asked] == [one, two]
-    task.reject(two, by="bob")
+    task.reject(two, by="boss")
     assert completes(house, task.id)
     assert len(house.of(f"task/{task.id}", ApprovalAsked)) == 2
-    assert heard == ["error: bob rejected it"] * 3
+    assert heard == ["error: boss rejected it"] * 3
     assert deleted(world) == []
     sound(house)
 
@@ -225,7 +227,7 @@ def test_a_rejection_is_remembered_over_a_restart() -> None:
     house = House(insistent(world, heard))
     task = house.submit()
     (one,) = paused(house, task.id)
-    task.reject(one, by="ann")
+    task.reject(one, by="approver")
     taken = "approval.taken"
     assert house.until_hit(taken)
     house.kill()

@@ -91,7 +91,7 @@ def test_a_fork_of_a_task_that_ended_goes_on_from_where_it_was_at() -> None:
         and r.type == "StepEnded"
         and b'"write"' in r.body
     ]
-    fork = task.fork(at=written, by="ann")
+    fork = task.fork(at=written, by="operator")
     result = house.finish(fork.id)
     assert (result.status, result.output) == ("completed", {"step": "send", "ok": True})
     assert begun(house, fork.id) == ["send"]
@@ -179,7 +179,7 @@ def test_a_fork_stands_on_its_own_stream_after_its_source_was_erased() -> None:
     other = fork.fork(at=seqs(house.store, fork.id, "TaskForked")[0])
     house.kill()
     house.reopen()
-    assert house.runtime.erase(task=task.id, by="ann")
+    assert house.runtime.erase(task=task.id, by="operator")
     assert house.finish(other.id).status == "completed"
     assert begun(house, other.id) == ["write", "send"]
     with pytest.raises(Misuse, match="was erased"):
@@ -289,6 +289,14 @@ def test_the_same_key_gives_the_same_fork() -> None:
     assert task.fork(key="again").id == first.id
 
 
+def test_the_key_of_its_source_is_no_key_of_a_fork() -> None:
+    house = House(job(World()))
+    task = house.submit(key="mine")
+    house.finish(task.id)
+    with pytest.raises(Misuse, match="key='mine' is the one that"):
+        task.fork(key="mine")
+
+
 def test_a_fork_that_is_asked_for_again_is_the_same_one() -> None:
     house = House(job(World()))
     task = house.submit()
@@ -297,7 +305,7 @@ def test_a_fork_that_is_asked_for_again_is_the_same_one() -> None:
     def ask() -> Any:
         runtime = house.runtime
         return runtime._ask(
-            lambda p: Fork(task=task.id, new="t-new", by="ann", promise=p)
+            lambda p: Fork(task=task.id, new="t-new", by="operator", promise=p)
         )
 
     assert ask() == "t-new"
@@ -421,8 +429,8 @@ def test_an_erasure_names_the_forks_that_keep_what_they_took_over() -> None:
     )
     (erased,) = house.of(names.ADMISSION, TaskErased)
     assert erased.forks == (first.id, second.id)
-    assert house.runtime.erase(task=first.id, by="ann")
-    assert house.runtime.erase(task=second.id, by="ann")
+    assert house.runtime.erase(task=first.id, by="operator")
+    assert house.runtime.erase(task=second.id, by="operator")
     left = b"".join(r.body for r in house.store.log)
     assert b'"do it"' not in left
 
@@ -434,7 +442,7 @@ def test_what_a_source_did_is_not_opened_once_it_is_erased() -> None:
     fork = task.fork()
     house.finish(fork.id)
     assert read(house, fork.id, "op3")
-    house.runtime.erase(task=task.id, by="ann")
+    house.runtime.erase(task=task.id, by="operator")
     with pytest.raises(Misuse, match=f"op3 was of task {task.id}, which was erased"):
         read(house, fork.id, "op3")
 
@@ -455,7 +463,7 @@ def test_a_fork_from_any_event_of_a_planned_task_has_the_plan_in_force() -> None
         result = house.finish(fork)
         while result.reason == "question":
             (question,) = house.runtime.questions()
-            house.runtime.reply(fork, question.question, "drop", "ann")
+            house.runtime.reply(fork, question.question, "drop", "operator")
             result = house.finish(fork)
         assert result.status == "completed"
         # What its source had completed is no reason to look at the plan once more.
@@ -484,7 +492,7 @@ def test_the_requests_of_a_fork_render_again_without_its_source() -> None:
     at = seqs(house.store, task.id, "ActionObserved")[-2]
     fork = task.fork(at=at)
     assert house.finish(fork.id).status == "completed"
-    house.runtime.erase(task=task.id, by="ann")
+    house.runtime.erase(task=task.id, by="operator")
     assert house.of(f"task/{fork.id}", RequestBuilt)
     rendered(house, fork.id)
 
@@ -589,11 +597,11 @@ def test_a_fork_keeps_the_notes_of_people_and_numbers_its_own_behind_them() -> N
     house = House(watching(world, seen))
     task = house.submit()
     house.until_hit("step.started", step="write")
-    task.steer("mind the gap", by="ann")
+    task.steer("mind the gap", by="operator")
     house.finish(task.id)
     del seen[:]
     fork = task.fork(at=seqs(house.store, task.id, "StepEnded")[-2])
-    assert fork.steer("and the step", by="ann") == 2
+    assert fork.steer("and the step", by="operator") == 2
     assert house.finish(fork.id).status == "completed"
     text = seen[-1].messages[-1]["content"]
     assert "mind the gap" in text

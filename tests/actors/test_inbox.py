@@ -22,7 +22,7 @@ QUEUE = "services/admission"
 
 def send(house: House, name: str, kind: str, subject: str, **body: Any) -> None:
     """What another process writes."""
-    text = json.dumps({"by": "ann", **body}).encode()
+    text = json.dumps({"by": "approver", **body}).encode()
     command = Command(id=name, kind=kind, subject=subject, at=1.0, body=text)
     house.store.send(command)
 
@@ -54,7 +54,7 @@ def test_a_cancel_from_outside_ends_the_task() -> None:
     runs = "it is to end, after what runs now: model; it may end before"
     assert answered(house, "c1") == CommandAnswer(done=True, said=runs)
     result = house.finish(task.id)
-    assert (result.status, result.reason) == ("cancelled", "cancelled by ann")
+    assert (result.status, result.reason) == ("cancelled", "cancelled by approver")
     assert applied(house) == [("c1", True)]
     sound(house)
 
@@ -104,7 +104,7 @@ def test_a_resume_from_outside_lets_a_paused_task_go_on() -> None:
     send(house, "r2", "resume", task.id)
     assert answered(house, "r2") == CommandAnswer(done=False, said="it was not waiting")
     (resumed,) = house.of(f"task/{task.id}", TaskResumed)
-    assert resumed.by == "ann"
+    assert resumed.by == "approver"
     sound(house)
 
 

@@ -41,7 +41,7 @@ def clerk(world: World) -> Agent:
 def test_a_queued_task_that_is_paused_does_not_begin_until_it_is_resumed() -> None:
     house = House(job(World()), baseline=quick(active_tasks=1))
     first, second = house.submit(), house.submit()
-    assert second.pause(by="ann") is True
+    assert second.pause(by="approver") is True
     result = second.result()
     assert result is not None
     assert (result.status, result.reason, result.ends_with) == (
@@ -151,7 +151,7 @@ def test_a_pause_of_a_parent_pauses_its_sub_task_and_so_does_resume() -> None:
     house = House(clerk(world), handing_on())
     task = house.submit("boss")
     assert house.until(lambda: world.looks == 1)
-    assert task.pause(by="ann") is True
+    assert task.pause(by="approver") is True
     rest(house)
     looked = world.looks
     child = house.runtime.task(f"{task.id}.2")
@@ -161,7 +161,7 @@ def test_a_pause_of_a_parent_pauses_its_sub_task_and_so_does_resume() -> None:
     assert result is not None
     assert result.reason == "operator"
     (mine, other) = house.of(names.ADMISSION, PauseAsked)
-    assert (mine.by, other.by) == ("ann", f"its parent {task.id}")
+    assert (mine.by, other.by) == ("approver", f"its parent {task.id}")
     assert task.resume() is True
     assert house.finish(task.id).status == "completed"
     assert world.looks == 4

@@ -725,23 +725,23 @@ def test_dropping_a_required_step_waits_for_a_persons_consent() -> None:
     house.kill()
     house.reopen()
     assert house.finish(task.id).reason == "question"
-    assert house.runtime.reply(task.id, question, "drop", "ann")
+    assert house.runtime.reply(task.id, question, "drop", "approver")
     result = house.finish(task.id)
     assert (result.status, result.steps) == ("completed", {"a": "completed"})
     (revised,) = of(house, task.id, PlanRevised)
-    assert (revised.consent, revised.dropped[0].id) == ("ann", "b")
+    assert (revised.consent, revised.dropped[0].id) == ("approver", "b")
     ended_well(house, task.id)
 
 
 def test_a_person_who_keeps_a_step_keeps_the_plan_and_the_look_counts() -> None:
     # A83, K49
     house, question, task = asks_to_drop(DROPPING)
-    task.answer(question, "keep", by="ann")
+    task.answer(question, "keep", by="approver")
     result = house.finish(task.id)
     assert result.steps == {"a": "completed", "b": "completed"}
     assert of(house, task.id, PlanRevised) == []
     (refused,) = of(house, task.id, PlanRefused)
-    assert refused.why == "ann said that this is not to be dropped: b"
+    assert refused.why == "approver said that this is not to be dropped: b"
     assert state_at(house, task.id).planning.failed == 1
     ended_well(house, task.id)
 
@@ -756,7 +756,7 @@ def test_a_task_cancelled_at_that_question_ends_and_asks_no_more() -> None:
 
 def test_what_a_plan_was_looked_at_for_and_what_came_of_it_is_shown() -> None:
     house, question, task = asks_to_drop("no plan", DROPPING)
-    task.answer(question, "drop", by="ann")
+    task.answer(question, "drop", by="approver")
     house.finish(task.id)
     sheet = house.runtime._reading.read(lambda reader: views.sheet(reader, task.id))
     half = "half: 1 of 2 steps are completed"
@@ -768,7 +768,7 @@ def test_what_a_plan_was_looked_at_for_and_what_came_of_it_is_shown() -> None:
     assert all(one.fired == (half,) for one in sheet.plans)
     text = "\n".join(sheet_text(sheet))
     assert f"plan 2 revised (op3): {half}\n  steps: a\n" in text
-    assert "  without b: nobody reads it, as ann agreed" in text
+    assert "  without b: nobody reads it, as approver agreed" in text
 
 
 def test_why_tells_of_each_look_at_the_plan() -> None:

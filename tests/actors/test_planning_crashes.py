@@ -74,14 +74,14 @@ def ended(house: House, world: World, task: str) -> Result:
     result = house.finish(task)
     while result.reason == "question":
         (question,) = house.runtime.questions()
-        house.runtime.reply(task, question.question, "drop", "ann")
+        house.runtime.reply(task, question.question, "drop", "approver")
         result = house.finish(task)
     assert list(result.steps) == ["a", "b", "d"]
     assert set(result.steps.values()) == {"completed"}
     assert [text for _, text in world.sent] == ["hello"]
     assert len(house.of(f"task/{task}", PlanMade)) == 1
     (revised,) = house.of(f"task/{task}", PlanRevised)
-    assert revised.consent == "ann"
+    assert revised.consent == "approver"
     newest = {one.op: one for one in house.of(f"task/{task}", RequestBuilt)}
     for one in newest.values():
         again = house.runtime._reading.read(

@@ -77,9 +77,9 @@ def test_a_question_waits_as_a_row_and_its_answer_is_the_result() -> None:
     assert (listed.task, listed.text, listed.choices) == (
         task.id, "Which colour?", ("red", "blue"),
     )  # fmt: skip
-    assert task.answer(question, "blue", by="ann") is True
+    assert task.answer(question, "blue", by="approver") is True
     assert house.finish(task.id).status == "completed"
-    assert heard == ["(answered by ann)\nblue"]
+    assert heard == ["(answered by approver)\nblue"]
     assert house.runtime.questions() == []
     recorded = [
         one
@@ -88,7 +88,7 @@ def test_a_question_waits_as_a_row_and_its_answer_is_the_result() -> None:
     ]
     (taken,) = house.of(f"task/{task.id}", QuestionTaken)
     (one,) = recorded
-    assert (one.status, one.result, one.who) == ("completed", "blue", "ann")
+    assert (one.status, one.result, one.who) == ("completed", "blue", "approver")
     assert one.said_at == taken.at > 0
     sound(house)
 
@@ -123,14 +123,14 @@ def test_each_of_two_answers_is_told_with_who_gave_it_however_late_the_other() -
     house = House(asker(BOTH, heard=heard))
     task = house.submit()
     q1, q2 = asked(house, task.id)
-    task.answer(q1, "blue", by="ann")
+    task.answer(q1, "blue", by="approver")
     assert asked(house, task.id) == [q2]
-    task.answer(q2, "Ada", by="bob")
+    task.answer(q2, "Ada", by="boss")
     assert house.finish(task.id).status == "completed"
-    assert heard == ["(answered by ann)\nblue", "(answered by bob)\nAda"]
+    assert heard == ["(answered by approver)\nblue", "(answered by boss)\nAda"]
     (told,) = {one.op for one in house.of(f"task/{task.id}", RequestBuilt)} - {1}
     again = house.runtime._reading.read(lambda one: render_again(one, task.id, told))
-    assert "(answered by ann)" in str(again.messages)  # P4: as it was sent
+    assert "(answered by approver)" in str(again.messages)  # P4: as it was sent
     sound(house)
 
 
@@ -140,7 +140,7 @@ def test_two_answers_at_once_are_one() -> None:
     (question,) = asked(house, task.id)
     admission = house.runtime._system.address(names.ADMISSION)
     for text in ("red", "blue"):
-        admission.tell(Reply(task=task.id, question=question, text=text, by="ann"))
+        admission.tell(Reply(task=task.id, question=question, text=text, by="approver"))
     assert house.until(lambda: house.runtime.task(task.id).status == "completed")
     (answered,) = house.of(names.ADMISSION, QuestionAnswered)
     (taken,) = house.of(f"task/{task.id}", QuestionTaken)
@@ -264,14 +264,14 @@ def test_a_task_asks_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     house.kill()
     house.reopen()
     assert asked(house, task.id) == [question]
-    house.runtime.task(task.id).answer(question, "yes", by="ann")
+    house.runtime.task(task.id).answer(question, "yes", by="approver")
     assert house.finish(task.id).status == "completed"
     state = TaskState()
     for event in house.events(f"task/{task.id}"):
         state = apply(state, event)
     found = about(state, "consent:two")
     assert found is not None
-    assert (found.status, found.answer, found.by) == ("answered", "yes", "ann")
+    assert (found.status, found.answer, found.by) == ("answered", "yes", "approver")
 
 
 def test_a_cancelled_task_asks_no_more_for_itself(

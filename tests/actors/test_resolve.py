@@ -81,11 +81,11 @@ def test_an_effect_that_happened_by_a_persons_word_is_complete() -> None:
     house, task, effect = post.doubted()
     assert effect == f"{task.id}:2"
     assert house.finish(task.id).ends_with == f"resolve {effect}"
-    assert house.runtime.resolve(effect, happened=True, result={"id": 7}, by="ann")
+    assert house.runtime.resolve(effect, happened=True, result={"id": 7}, by="approver")
     result = house.finish(task.id)
     assert (result.status, post.posted) == ("completed", ["x"])
     said = person(house, task)
-    assert (said.who, said.status, said.result) == ("ann", "completed", '{"id":7}')
+    assert (said.who, said.status, said.result) == ("approver", "completed", '{"id":7}')
     assert result.spent["tool_calls"] == {"post": 1}
     assert house.runtime.unknown() == []
     sound(house)
@@ -102,10 +102,10 @@ def test_the_model_is_told_that_a_person_says_so() -> None:
 def test_an_effect_that_did_not_happen_costs_nothing_and_the_model_is_told() -> None:
     post = Post()
     house, task, effect = post.doubted()
-    assert house.runtime.resolve(effect, happened=False, by="ann")
+    assert house.runtime.resolve(effect, happened=False, by="approver")
     result = house.finish(task.id)
     assert (result.status, post.posted) == ("completed", ["x"])
-    assert post.told[-1] == ["error: surely not done: ann says so"]
+    assert post.told[-1] == ["error: surely not done: approver says so"]
     assert result.spent["tool_calls"] == {}
     (settled,) = [
         one for one in house.of(names.account(task.id), Settled) if one.op == 2
@@ -151,25 +151,25 @@ def test_a_call_that_a_kill_cut_off_is_made_again_without_the_model() -> None:
 
 def test_the_same_word_again_changes_nothing_and_the_opposite_is_refused() -> None:
     house, task, effect = Post().doubted()
-    assert house.runtime.resolve(effect, happened=True, by="ann") is True
+    assert house.runtime.resolve(effect, happened=True, by="approver") is True
     for _ in range(2):
-        assert house.runtime.resolve(effect, happened=True, by="bob") is False
-        with pytest.raises(Misuse, match="ann said before that it happened"):
+        assert house.runtime.resolve(effect, happened=True, by="boss") is False
+        with pytest.raises(Misuse, match="approver said before that it happened"):
             house.runtime.resolve(effect, happened=False)
         house.finish(task.id)
     assert len(house.of(QUEUE, EffectResolved)) == 1
-    assert person(house, task).who == "ann"
+    assert person(house, task).who == "approver"
     sound(house)
 
 
 def test_a_word_is_remembered_by_the_next_process() -> None:
     house, task, effect = Post().doubted()
-    house.runtime.resolve(effect, happened=True, by="ann")
+    house.runtime.resolve(effect, happened=True, by="approver")
     assert house.until(lambda: house.runtime.status(task.id) == "completed", 60.0)
     house.runtime.close()
     house.reopen()
     assert house.runtime.resolve(effect, happened=True) is False
-    with pytest.raises(Misuse, match="ann said before that it happened"):
+    with pytest.raises(Misuse, match="approver said before that it happened"):
         house.runtime.resolve(effect, happened=False)
 
 
@@ -197,7 +197,7 @@ def test_two_words_at_once_are_one() -> None:
     for number in range(3):
         body = {"op": int(op), "attempt": 1, "happened": number != 1}
         send(house, f"r{number}", "resolve", subject, **body)
-    assert answered(house, "r2").said == "ann said so before"
+    assert answered(house, "r2").said == "approver said so before"
     assert applied(house) == [("r0", True), ("r1", False), ("r2", True)]
     assert house.finish(task.id).status == "completed"
     assert len(house.of(QUEUE, EffectResolved)) == 1
@@ -363,7 +363,7 @@ def test_no_absence_is_believed_while_the_worker_lives() -> None:
     mail.acts = False
     house, task = mail.open(probe=False, dispatcher=stuck)
     assert house.finish(task.id).reason == "unknown_effect"
-    house.runtime.resolve(f"{task.id}:2", happened=False, by="ann")
+    house.runtime.resolve(f"{task.id}:2", happened=False, by="approver")
     ledger = names.ledger(task.id)
     assert house.until(lambda: len(house.of(ledger, EffectProbed)) == 3)
     assert records(house, task) == [("unknown", "run")]

@@ -115,11 +115,11 @@ def test_a_retry_puts_the_step_and_those_that_need_it_back_to_pending() -> None:
     house = House(worker(world, judge), baseline=HARD)
     task = stopped(house)
     judge.right = True
-    house.runtime.task(task).retry("note", by="ann")
+    house.runtime.task(task).retry("note", by="approver")
     result = house.finish(task)
     assert (result.status, list(result.steps)) == ("completed", list(SCRIPT))
     (retried,) = house.of(f"task/{task}", StepRetried)
-    assert (retried.steps, retried.by) == (("note", "check"), "ann")
+    assert (retried.steps, retried.by) == (("note", "check"), "approver")
     begun = [(one.step, one.attempt) for one in house.of(f"task/{task}", StepStarted)]
     assert begun == [
         ("mail", 1),
@@ -187,11 +187,11 @@ def test_the_results_of_what_is_done_again_are_no_facts() -> None:
     task = stopped(house)
     judge.right = True
     del seen[:]
-    house.runtime.task(task).retry("note", by="ann")
+    house.runtime.task(task).retry("note", by="approver")
     assert house.finish(task).status == "completed"
     step, facts, last = seen[0]
     assert (step, facts) == ("note", {"mail"})
-    assert "step note is done again, as ann says" in last
+    assert "step note is done again, as approver says" in last
 
 
 def test_a_retry_gives_the_retries_back_and_counts_the_attempts_on() -> None:
@@ -561,7 +561,7 @@ def test_a_step_of_a_plan_that_the_model_wrote_is_done_again() -> None:
     house.runtime.task(task).retry("a")
     while (result := house.finish(task)).reason == "question":
         (question,) = house.runtime.questions()
-        house.runtime.reply(task, question.question, "drop", "ann")
+        house.runtime.reply(task, question.question, "drop", "approver")
     assert result.status == "completed"
     assert mails(world) == ["hello"]
     (retried,) = house.of(f"task/{task}", StepRetried)

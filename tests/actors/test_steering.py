@@ -50,15 +50,15 @@ def test_a_running_task_has_a_note_in_each_request_from_its_next_one_on() -> Non
     house = House(reader(LOOKS, seen))
     task = house.submit()
     assert house.until(lambda: len(seen) == 2)
-    assert task.steer("Look twice.", by="ann") == 1
+    assert task.steer("Look twice.", by="approver") == 1
     (given,) = house.of(names.ADMISSION, NoteGiven)
     house.finish(task.id)
     told = shown(seen, "Look twice.")
     first = told.index(True)
     assert first <= 4
     assert (told[:first], set(told[first:])) == ([False] * first, {True})
-    assert "- ann, " in seen[-1]
-    assert (given.by, given.number) == ("ann", 1)
+    assert "- approver, " in seen[-1]
+    assert (given.by, given.number) == ("approver", 1)
     sound(house)
 
 

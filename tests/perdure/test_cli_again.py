@@ -47,7 +47,9 @@ def test_retry_reaches_a_task_of_another_process() -> None:
         task = runtime.submit("agent", "Send.")
         assert task.wait(LONG).reason == "limited"
         right.append(True)
-        code, value, _ = perdure("retry", task.id[:6], "--from", "send", "--by", "ann")
+        code, value, _ = perdure(
+            "retry", task.id[:6], "--from", "send", "--by", "approver"
+        )
         assert (code, value["said"]) == (0, "it goes on from step send")
         assert task.wait(LONG).status == "completed"
     assert [text for _, text in world.sent] == ["hello"]

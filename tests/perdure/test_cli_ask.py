@@ -70,14 +70,14 @@ def test_cancel_reaches_a_running_task_of_another_process(gate: Gate) -> None:
     with opened(Path(STORE), agent) as runtime:
         task = runtime.submit("agent", "Stand.")
         assert gate.entered.wait(LONG)
-        code, value, _ = perdure("cancel", task.id[:6], "--by", "ann")
+        code, value, _ = perdure("cancel", task.id[:6], "--by", "approver")
         assert (code, value["applied"]) == (0, True)
         assert value["said"] == (
             "it is to end, after what runs now: stand; it may end before"
         )
         gate.left.set()
         result = task.wait(LONG)
-        assert (result.status, result.reason) == ("cancelled", "cancelled by ann")
+        assert (result.status, result.reason) == ("cancelled", "cancelled by approver")
 
 
 def test_extend_lets_a_task_go_on_that_waits_for_money() -> None:

@@ -17,12 +17,12 @@ __all__ = ["folder"]
 def test_a_fact_is_kept_while_a_runtime_has_the_store_open() -> None:
     # A28
     with opened(Path(STORE), reporter(World())) as runtime:
-        words = ("know", "db", "PostgreSQL", "--scope", "group:a", "--by", "ann")
+        words = ("know", "db", "PostgreSQL", "--scope", "group:a", "--by", "approver")
         code, value, _ = perdure(*words)
         assert (code, value["said"], value["applied"]) == (0, "kept as f1", True)
         (fact,) = runtime.memory.facts()
         assert (fact.key, fact.value, fact.scope) == ("db", "PostgreSQL", "group:a")
-        assert fact.evidence == "ann"
+        assert fact.evidence == "approver"
         code, listed, _ = perdure("facts")
         assert (code, [one["id"] for one in listed]) == (0, ["f1"])
 
@@ -32,8 +32,8 @@ def test_the_history_of_a_key_shows_what_was_replaced_and_by_whom(
 ) -> None:
     # K53
     with Runtime(STORE) as runtime:
-        runtime.memory.know("db", "MySQL", evidence="the wiki", by="bob")
-        runtime.memory.know("db", "PostgreSQL", evidence="ticket 7", by="ann")
+        runtime.memory.know("db", "MySQL", evidence="the wiki", by="boss")
+        runtime.memory.know("db", "PostgreSQL", evidence="ticket 7", by="approver")
     _, told, _ = here(capsys, "facts", "--history", "db")
     lines = [line.split(None, 3) for line in told.splitlines()]
     assert [line[0] for line in lines] == ["FACT", "f1", "f2"]
@@ -69,7 +69,7 @@ def test_confirm_makes_a_fact_and_drop_ends_it(
         assert guess.status == "hypothesis"
         _, told, _ = here(capsys, "facts", "--scope", f"task:{task.id[:6]}")
         assert "hypothesis" in told
-        code, value, _ = perdure("confirm", guess.id, "--by", "ann")
+        code, value, _ = perdure("confirm", guess.id, "--by", "approver")
         assert code == 0
         (fact,) = runtime.memory.facts()
         assert value["said"] == f"{guess.id} is a fact now ({fact.id})"

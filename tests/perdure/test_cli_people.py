@@ -46,7 +46,7 @@ def test_questions_are_answered_from_another_process() -> None:
         assert (code, waits in value["said"]) == (0, True)
         while task.status != "paused":
             task.wait(LONG)
-        code, value, _ = perdure("answer", first.question, "2", "--by", "ann")
+        code, value, _ = perdure("answer", first.question, "2", "--by", "approver")
         assert (code, value["said"]) == (0, "answered")
         code, value, _ = perdure("answer", first.question, "2")
         assert (code, value["said"]) == (1, "it was answered before")
@@ -57,7 +57,10 @@ def test_questions_are_answered_from_another_process() -> None:
         assert task.wait(LONG).status == "completed"
         _, sheet, _ = perdure("show", task.id)
         told = [(o["status"], o["answer"], o["by"]) for o in sheet["questions"]]
-        assert told == [("answered", "blue", "ann"), ("answered", "2", "command line")]
+        assert told == [
+            ("answered", "blue", "approver"),
+            ("answered", "2", "command line"),
+        ]
         for one in sheet["questions"]:
             assert one["at"] < one["answered"]
 
@@ -145,7 +148,7 @@ def test_a_note_reaches_a_task_of_another_process_and_one_at_rest() -> None:
     with opened(Path(STORE), agent) as runtime:
         task = runtime.submit("agent", "Ask.")
         assert task.wait(LONG).reason == "question"
-        code, value, _ = perdure("steer", task.id, "Not red.", "--by", "ann")
+        code, value, _ = perdure("steer", task.id, "Not red.", "--by", "approver")
         assert code == 0
         assert value["said"].startswith("note 1 is kept: paused as before;")
         code, _, said = perdure("steer", task.id, "x" * 501)
@@ -162,7 +165,7 @@ def test_a_note_reaches_a_task_of_another_process_and_one_at_rest() -> None:
         _, sheet, _ = perdure("show", task.id)
         told = [(one["text"], one["by"], one["taken"]) for one in sheet["notes"]]
         assert told == [
-            ("Not red.", "ann", True),
+            ("Not red.", "approver", True),
             ("Nor blue.", "command line", True),
         ]
         code, _, said = perdure("steer", task.id, "too late")
@@ -178,7 +181,7 @@ def test_pause_says_what_is_so_and_stops_a_task_of_another_process(
         queued = runtime.submit("agent", "Stand, too.")
         assert gate.entered.wait(LONG)
         for _ in range(2):
-            code, value, _ = perdure("pause", task.id, "--by", "ann")
+            code, value, _ = perdure("pause", task.id, "--by", "approver")
             assert code == 0
             assert value["said"] == (
                 "it pauses at its next point, after what runs now: stand; it may end "

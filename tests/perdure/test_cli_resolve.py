@@ -59,7 +59,7 @@ def test_an_effect_in_doubt_is_listed_and_resolved_while_its_owner_lives(
         assert line["since"] == line["history"][-1]["at"]
         assert perdure("effects", task[:8], "--unknown")[1] == [line]
         code, value, _ = perdure(
-            "resolve", effect, "--happened", "--result", '{"id": 7}', "--by", "ann"
+            "resolve", effect, "--happened", "--result", '{"id": 7}', "--by", "approver"
         )
         assert (code, value["done"], value["said"]) == (0, True, "it happened")
         while (result := runtime.task(task).wait(LONG)).status == "paused":
@@ -93,12 +93,12 @@ def test_a_word_to_a_store_at_rest_is_kept_and_taken_at_the_next_opening(
 def test_the_same_word_again_is_done_and_the_opposite_is_not(agent: Agent) -> None:
     with opened(Path(STORE), agent) as runtime:
         _, effect = doubted(runtime)
-        assert perdure("resolve", effect, "--happened", "--by", "ann")[0] == 0
+        assert perdure("resolve", effect, "--happened", "--by", "approver")[0] == 0
         code, value, _ = perdure("resolve", effect, "--happened")
-        assert (code, value["said"]) == (0, "ann said so before")
+        assert (code, value["said"]) == (0, "approver said so before")
         code, value, _ = perdure("resolve", effect, "--did-not-happen")
         assert (code, value["done"]) == (1, False)
-        assert "ann said before that it happened" in value["said"]
+        assert "approver said before that it happened" in value["said"]
 
 
 def test_the_text_names_the_effect_as_resolve_takes_it(
@@ -171,7 +171,7 @@ def test_a_loop_resolves_with_the_twin(agent: Agent) -> None:
             effect = (await task).ends_with.removeprefix("resolve ")
             with pytest.raises(UseAsync, match="aresolve"):
                 runtime.resolve(effect, happened=True)
-            assert await runtime.aresolve(effect, happened=True, by="ann") is True
+            assert await runtime.aresolve(effect, happened=True, by="approver") is True
             while (result := await task).status == "paused":
                 assert result.reason == "unknown_effect"
             assert result.status == "completed"

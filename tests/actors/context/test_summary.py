@@ -164,7 +164,7 @@ def test_values_of_the_summary_before_must_survive_the_next_one() -> None:
     [
         ("error: ORA-00942: no table", ["ORA-00942"]),
         ("error: HTTP 404 NOT_FOUND", ["404", "NOT_FOUND"]),
-        ("(edited by ann)\nerror: ECONNREFUSED", ["ECONNREFUSED"]),
+        ("(edited by approver)\nerror: ECONNREFUSED", ["ECONNREFUSED"]),
         ("错误 error: E42", []),
         ("all fine, E42 in the text", []),
         ("error: 网关E42关闭", ["E42"]),

@@ -27,7 +27,7 @@ def test_a_fact_from_outside_is_kept_with_who_said_so() -> None:
     assert answered(house, "k1") == CommandAnswer(done=True, said="kept as f1")
     assert current(house) == [("db", "PostgreSQL", "fact")]
     (stated,) = house.of("services/memory", FactStated)
-    assert (stated.by, stated.evidence) == ("ann", "the wiki")
+    assert (stated.by, stated.evidence) == ("approver", "the wiki")
     sound(house)
 
 

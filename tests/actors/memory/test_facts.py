@@ -200,7 +200,7 @@ class Knowing(RuleBasedStateMachine):
         key=st.sampled_from(["db", "auth"]),
         value=st.sampled_from(["MySQL", "PostgreSQL", "x" * 150]),
         scope=st.sampled_from(["global", "group:a", "group:b"]),
-        subject=st.sampled_from(["", "ann"]),
+        subject=st.sampled_from(["", "approver"]),
         core=st.sampled_from([None, True, False]),
         status=st.sampled_from(["fact", "hypothesis"]),
         lasts=st.sampled_from([None, 3.0]),
@@ -253,7 +253,11 @@ class Knowing(RuleBasedStateMachine):
             key=guess.key, value=guess.value, scope=guess.scope, subject=guess.subject
         )
         change = facts.confirm(
-            self.held(what), fact_id=self.next_id(), now=self.now, by="ann", cap=CAP
+            self.held(what),
+            fact_id=self.next_id(),
+            now=self.now,
+            by="approver",
+            cap=CAP,
         )
         self.carry_out(change)
         if change.done:
@@ -266,7 +270,7 @@ class Knowing(RuleBasedStateMachine):
     def drop(self, data: st.DataObject) -> None:
         if self.current:
             fact = data.draw(st.sampled_from(sorted(self.current)))
-            self.carry_out(facts.drop(self.current[fact], now=self.now, by="ann"))
+            self.carry_out(facts.drop(self.current[fact], now=self.now, by="approver"))
 
     @invariant()
     def one_fact_and_one_hypothesis_at_most_is_current(self) -> None:

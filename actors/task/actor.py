@@ -289,7 +289,8 @@ class Task(Durable[TaskState]):
                 self.subtasks.cancel(self.state.ops[op])
             case next_.StopFor():
                 self.under_way.discard(command)
-                looking = self.approvals.looking or self.questions.looking
+                rooms = self.approvals, self.questions
+                looking = any(room.looks.under_way for room in rooms)
                 if not (looking or self.subtasks.unsettled):
                     self.parting.stopping = command
             case next_.Close(status=status, reason=reason):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...storage.reader import Reader
 from ...storage.records import Row
 from ...supervision.faults import hit
 from ..context.measure import canonical
@@ -33,6 +32,7 @@ from ..tool import Tool
 from .attempt import rules_of
 from .commands import Drive
 from .expiring import expiry_rows, no_expiry, remind
+from .looking import Looks, Rows
 from .rows import WAITS, ApprovalRow, approval_row, timer_row
 from .state import Op
 
@@ -60,12 +60,7 @@ class Approvals:
         self._free: set[int] = set()  # a function said that these need none
         self._valid: dict[int, int] = {}  # attempts by op, whose approval was read
         self._held: set[int] = set()  # operations that go on once a read is back
-        self._reads = 0
-
-    @property
-    def looking(self) -> bool:
-        """Whether answers are being read: whoever would wait for one waits for that."""
-        return self._reads > 0
+        self.looks = Looks(task, APPROVAL_ANSWERS)
 
     def passes(self, op: Op) -> bool:
         """Whether an operation may go on; if not, find out or ask, and come back."""
@@ -229,25 +224,13 @@ class Approvals:
 
     def look(self) -> None:
         """Read the answers to what is open, behind all appends so far."""
-        task = self._task
         gated = ("asked", "approved")
-        wanted = [op.approval for op in task.state.open_ops() if op.gate in gated]
-        if not wanted:
-            return
-        self._reads += 1
-        now = task.house.now()
+        ops = self._task.state.open_ops()
+        self.looks.read((op.approval for op in ops if op.gate in gated), self._found)
 
-        def read(reader: Reader) -> dict[str, bytes | None]:
-            return {one: reader.row(APPROVAL_ANSWERS, one) for one in wanted}
-
-        task.read(read, lambda found: self._found(found, now))
-
-    def _found(self, found: dict[str, bytes | None], at: float) -> None:
+    def _found(self, found: Rows, at: float) -> None:
         """Take the answers that had come by second `at`; each lets its call go on."""
         task = self._task
-        self._reads -= 1
-        if task.parting.leaving:
-            return
         for op in task.state.open_ops():
             if op.op in self._held:
                 self._held.discard(op.op)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...storage.reader import Reader
 from ...storage.records import Row
 from ...supervision.faults import hit
 from ..budget.account import Books
@@ -30,6 +29,7 @@ from .asked import Question, about, of_the_task, opened, question_id
 from .attempt import rules_of
 from .commands import Drive
 from .expiring import expiry_rows, no_expiry, remind
+from .looking import Looks, Rows
 from .rows import WAITS, QuestionRow, question_row
 from .state import Op
 
@@ -46,12 +46,7 @@ class Questions:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._reads = 0
-
-    @property
-    def looking(self) -> bool:
-        """Whether answers are being read: whoever would wait for one waits for that."""
-        return self._reads > 0
+        self.looks = Looks(task, QUESTION_ANSWERS)
 
     # ── asking ───────────────────────────────────────────────────────────────────
 
@@ -153,24 +148,12 @@ class Questions:
 
     def look(self) -> None:
         """Read the answers to what is open, behind all appends so far."""
-        task = self._task
-        wanted = [one.question for one in opened(task.state)]
-        if not wanted:
-            return
-        self._reads += 1
-        now = task.house.now()
+        wanted = (one.question for one in opened(self._task.state))
+        self.looks.read(wanted, self._found)
 
-        def read(reader: Reader) -> dict[str, bytes | None]:
-            return {one: reader.row(QUESTION_ANSWERS, one) for one in wanted}
-
-        task.read(read, lambda found: self._found(found, now))
-
-    def _found(self, found: dict[str, bytes | None], at: float) -> None:
+    def _found(self, found: Rows, at: float) -> None:
         """Take the answers that had come by second `at`; each lets its call go on."""
         task = self._task
-        self._reads -= 1
-        if task.parting.leaving:
-            return
         for question in opened(task.state):
             body = found.get(question.question)
             if body is not None:

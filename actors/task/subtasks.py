@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...storage.reader import Reader
 from ...supervision.faults import hit
 from ..budget.account import Books, Budget, add, limits_of
 from ..budget.share import charged
@@ -31,6 +30,7 @@ from ..submission import make_submission
 from ..tool import Tool
 from .attempt import rules_of
 from .commands import Drive
+from .looking import Looks, Rows
 from .rows import ENDED, WAITS, TaskRow
 from .state import Op
 
@@ -47,14 +47,14 @@ class Subtasks:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._reads = 0
+        self._looks = Looks(task, TASK_ROWS)
         self._given: dict[int, Given] = {}  # by operation, until it is observed
         self._cancelled: set[int] = set()
 
     @property
     def unsettled(self) -> bool:
         """Whether it is not known yet that all of them exist and go on."""
-        return self._reads > 0 or self._task.requests.open(_is_submit) > 0
+        return self._looks.under_way or self._task.requests.open(_is_submit) > 0
 
     def given(self, op: int) -> Given | None:
         """How the sub-task ended that an operation was, once that is known."""
@@ -186,31 +186,22 @@ class Subtasks:
 
     def look(self) -> None:
         """Read how the sub-tasks stand, behind all appends so far."""
-        task = self._task
-        wanted = {
-            op.op: op.child
-            for op in task.state.open_ops()
+        self._looks.read((op.child for op in self._handed_on()), self._found)
+
+    def _handed_on(self) -> list[Op]:
+        """The operations whose sub-task has not given its result yet."""
+        return [
+            op
+            for op in self._task.state.open_ops()
             if op.gate in ("delegated", "returned") and op.op not in self._given
-        }
-        if not wanted:
-            return
-        self._reads += 1
+        ]
 
-        def read(reader: Reader) -> dict[int, bytes | None]:
-            return {op: reader.row(TASK_ROWS, child) for op, child in wanted.items()}
-
-        task.read(read, self._found)
-
-    def _found(self, found: dict[int, bytes | None]) -> None:
+    def _found(self, found: Rows, _at: float) -> None:
         """Take the results that have come; start what was written down only."""
-        task = self._task
-        self._reads -= 1
-        if task.parting.leaving:
-            return
-        for number, body in found.items():
-            op = task.state.ops.get(number)
-            if op is None or not op.open or number in self._given:
+        for op in self._handed_on():
+            if op.child not in found:
                 continue
+            body = found[op.child]
             if body is None:
                 self._queue(op)
                 continue

@@ -13,6 +13,7 @@ from .baseline import Baseline
 from .budget.account import Budget, limits_of
 from .errors import Misuse
 from .events import PlanStep, TaskSubmitted
+from .plan.step import WHOLE
 from .rules import Rule, check_rules, merged
 
 __all__ = ["make_submission"]
@@ -116,7 +117,7 @@ def _steps(agent: Agent, goal: str, rules: Baseline) -> tuple[PlanStep, ...]:
         if agent.policy is not None:
             rounds = 0  # its budget bounds it
         whole = PlanStep(
-            id="task", goal=goal, done="", max_iterations=rounds, timeout=None
+            id=WHOLE, goal=goal, done="", max_iterations=rounds, timeout=None
         )
         return (whole,)
     return tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..events import PlanStep
+from .step import WHOLE
 
 if TYPE_CHECKING:
     from ..acceptance import Accept
@@ -28,7 +29,8 @@ def accept_of(agent: Agent, step: PlanStep) -> Accept | str | None:
             return agent.planner.checks[step.accept]
         return f"the agent's planner lost the check {step.accept!r}"
     if agent.plan is None:
-        return None
+        lost = "the agent has no plan any more, which judged this step"
+        return None if step.id == WHOLE else lost
     for one in agent.plan.steps:
         if one.id == step.id:
             return one.accept

@@ -11,7 +11,9 @@ from ..naming import NAME
 from ..storable import is_storable
 from .graph import wrong_needs
 
-__all__ = ["Plan", "Step"]
+__all__ = ["WHOLE", "Plan", "Step"]
+
+WHOLE = "task"  # id of the one step of a task without a plan
 
 PHASE = 64  # characters of a phase's name
 

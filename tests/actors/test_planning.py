@@ -556,6 +556,25 @@ def test_a_check_that_the_planner_lost_is_no_pass() -> None:
     assert "lost the check 'rows'" in result.detail
 
 
+@pytest.mark.parametrize("planner", [None, Planner(triggers=())])
+def test_a_step_whose_agent_lost_its_plan_is_not_complete(planner: Any) -> None:
+    # P7: what judged it is not there, and nothing is no acceptance.
+    rules = Baseline(id="once", task_retries=0)
+    judged = host("a", accept=lambda _result, _view: "not yet")
+    house = House(agent(Model(KEEP), Planner(triggers=()), plan=judged), baseline=rules)
+    task = house.submit(goal=GOAL)
+    assert house.until(lambda: bool(of(house, task.id, StepStarted)))
+    house.kill()
+    kept: dict[str, Any] = {} if planner is None else {"planner": planner}
+    model, tools = Scripted(Model(KEEP)), [look]
+    house.reopen(
+        Agent(name="agent", instructions="Work.", model=model, tools=tools, **kept)
+    )
+    result = house.finish(task.id)
+    assert (result.status, result.reason) == ("paused", "acceptance_error")
+    assert "the agent has no plan any more" in result.detail
+
+
 def test_all_calls_of_one_plan_share_one_deadline() -> None:
     # A82
     @tool(effect="read")

@@ -187,6 +187,8 @@ class Activation:
             order=place.order,
             by=place.by,
             clean=place.clean,
+            resumed=place.resumed,
+            resumer=place.resumer,
             retry=place.retry,
             noted=place.noted,
         )

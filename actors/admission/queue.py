@@ -50,6 +50,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     `place` is its position for good; `clean` says that its actors ended as they
     should, so that it needs no recovery; `since` is the epoch its order was given for.
+    A resume stands until the task heard it, whatever it was woken for since: it was
+    given for epoch `resumed`.
 
     `opening` says in which process it was activated last, `deaths` how many processes
     died under it since it was seen to get further, and `struck` whether the last of
@@ -78,7 +80,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     lifted: bool = False  # somebody has it go on that had it pause in this epoch
     notes: int = 0  # that stand in its view
     noted: int = 0  # that it was ever given, replacements among them
-    retry: str = ""  # the step that its order has done again
+    resumed: int = 0
+    resumer: str = ""
+    retry: str = ""  # the step that its newest resume has done again
 
     @property
     def woken(self) -> bool:
@@ -179,13 +183,14 @@ def apply(state: QueueState, event: Event) -> QueueState:
             where = "active" if old.where == "active" else "queued"
             # Only of a parked task can a cancel be taken back.
             back = old.where == "parked" and old.order == "cancel"
+            if order == "resume":
+                old = change(old, resumed=old.epoch + 1, resumer=by, retry=retry)
             place = change(
                 old,
                 where=where,
                 order=order,
                 by=by,
                 since=old.epoch + 1,
-                retry=retry,
                 pausing=old.pausing if order == "again" else "",
                 lifted=False,
                 lacks_agent=False,

@@ -119,12 +119,14 @@ class Task(Durable[TaskState]):
         elif order == "cancel" and (ordered or not state.cancelled_by):
             self.parting.cancel(self.wake.by)
         elif state.pause is not None:
+            anew = self.wake.resumed > state.pause.epoch
             again = order in ("again", "compensate") and state.pause.reason in COMES
-            if not ordered or not (again or self.wake.order == "resume"):
+            if not anew and not (ordered and again):
                 self.parting.leave("waiting", self.last_seq)
                 return
-            deadline = self.steps.resumed(anew=not again)
-            resumed = TaskResumed(by=self.wake.by, deadline=deadline, anew=not again)
+            by = self.wake.resumer if anew else self.wake.by
+            deadline = self.steps.resumed(anew=anew)
+            resumed = TaskResumed(by=by, deadline=deadline, anew=anew)
             row = task_row(state.task, "queued", compensates=state.compensate)
             self.append(resumed, rows=[row])
         elif state.shortage is not None and order in ("again", "resume"):

@@ -29,10 +29,11 @@ class Retrying:
         """Write down what the task was woken for, where that is a retry."""
         task, wake = self._task, self._task.wake
         state = task.state
-        if not wake.retry or wake.since <= state.retried or state.cancelled_by:
+        if not wake.retry or wake.resumed <= state.retried or state.cancelled_by:
             return
         if state.outcome is None:
-            task.append(RetryAsked(step=wake.retry, by=wake.by, since=wake.since))
+            asked = RetryAsked(step=wake.retry, by=wake.resumer, since=wake.resumed)
+            task.append(asked)
 
     def let_go(self, op: Op) -> None:
         """Let go of an operation; of one that may have happened, find out first."""

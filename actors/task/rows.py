@@ -139,8 +139,8 @@ class TimerRow(msgspec.Struct, frozen=True, kw_only=True):
 class Wake:
     """What a task is woken for; shared by the incarnations of one activation.
 
-    `order` was given at epoch `since`: a resume counts against earlier pauses only.
-    `retry` is the step that is to be done again.
+    `order` was given at epoch `since`, the newest resume by `resumer` at `resumed`: it
+    counts against earlier pauses only. With it, step `retry` is to be done again.
     The first incarnation may find that its last end was clean; no later one can.
     """
 
@@ -151,12 +151,16 @@ class Wake:
         order: Literal["run", "resume", "cancel", "compensate", "again"],
         by: str,
         clean: bool,
+        resumed: int = 0,
+        resumer: str = "",
         retry: str = "",
         noted: int = 0,
     ) -> None:
         self.since = since
         self.order = order
         self.by = by
+        self.resumed = resumed
+        self.resumer = resumer
         self.retry = retry
         self.noted = noted  # notes that it was given before
         self.told = 0  # the recovery whose progress admission was last told of

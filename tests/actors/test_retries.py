@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -476,6 +477,30 @@ def test_a_question_that_is_open_is_dropped_and_asked_anew() -> None:
     assert first.question != second.question
     task.answer(second.question, "red")
     assert house.finish(task.id).status == "completed"
+    sound(house)
+
+
+@pytest.mark.parametrize("steps", [0, 3, 6, 9, 12])
+def test_a_retry_that_an_answer_and_a_kill_follow_is_done_all_the_same(
+    steps: int,
+) -> None:
+    # P1: it was acknowledged, whatever the task is woken for after it.
+    script = {"task": [[("ask", {"question": "Which?"})]]}
+    agent = worker(World(), None, script, tools=[ask])
+    house = House(agent, seed=steps)
+    task = house.submit()
+    assert house.finish(task.id).reason == "question"
+    (question,) = house.runtime.questions()
+    task.retry("task", by="ann")
+    with suppress(Misuse):
+        task.answer(question.question, "this one", by="bob")
+    for _ in range(steps):
+        house.sim.step()
+    house.kill()
+    house.reopen()
+    house.finish(task.id)
+    (retried,) = house.of(f"task/{task.id}", StepRetried)
+    assert retried.by == "ann"
     sound(house)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from perdure import Agent, Baseline, Budget, Runtime, Step
 from perdure.models import Scripted
 from perdure.supervision.faults import Fault, FaultPlan, installed
-from tests.actors.world import Line, Log, World, follow, tools_of
+from tests.actors.world import Line, Log, World, follow, taken, tools_of
 
 BUDGET = Budget(tokens=400_000, tool_calls=100)
 FAST = Baseline(id="fast", backoff_first=0.01, backoff_limit=0.05)
@@ -75,7 +75,7 @@ def reporter(
         instructions="Do each step.",
         model=model or Scripted(follow(script)),
         tools=[*tools_of(world), *tools],
-        plan=[Step(id=name, goal=f"Do {name}.") for name in script],
+        plan=[Step(id=one, goal=f"Do {one}.", accept=taken) for one in script],
         **options,
     )
 

@@ -73,7 +73,7 @@ def objects() -> Counter[str]:
     return Counter(
         f"{kind.__module__}.{kind.__qualname__}"
         for kind in kinds
-        if kind.__module__.startswith("perdure.")
+        if str(kind.__module__).startswith("perdure.")  # of a C type it may be no text
         and kind.__module__ != "perdure.supervision.simulation"
     )
 

@@ -11,7 +11,7 @@ from .base_reader import Reader
 from .inbox import ANSWERS
 from .postgres_schema import RECORD_COLUMNS
 from .postgres_server import connect, errors_of, look, shown
-from .records import Command, Head, Record, Row, Snapshot
+from .records import Command, Head, Record, Row, Snapshot, family_bounds
 
 __all__ = ["PostgresReader"]
 
@@ -106,7 +106,7 @@ class PostgresReader(Reader):
             found = self._all(
                 "SELECT name FROM perdure_streams WHERE name = %s "
                 "OR (name >= %s AND name < %s) ORDER BY name",
-                *_family_bounds(prefix),
+                *family_bounds(prefix),
             )
         return [name for (name,) in found]
 
@@ -168,7 +168,7 @@ class PostgresReader(Reader):
         return self._records(
             "WHERE (stream = %s OR (stream >= %s AND stream < %s)) AND seq > %s "
             "ORDER BY seq LIMIT %s",
-            *_family_bounds(prefix),
+            *family_bounds(prefix),
             after_seq,
             limit,
         )
@@ -218,10 +218,3 @@ def _command(line: tuple[Any, ...]) -> Command:
     return Command(
         id=name, kind=kind, subject=subject, at=at, body=bytes(body), place=place
     )
-
-
-def _family_bounds(prefix: str) -> tuple[str, str, str]:
-    """Return the family's own name and the bounds of the names under it."""
-    name = prefix.removesuffix("/")
-    own = prefix if prefix == name else ""
-    return own, name + "/", name + "0"  # "0" follows "/" in the order of bytes

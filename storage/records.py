@@ -18,6 +18,7 @@ __all__ = [
     "Row",
     "Snapshot",
     "blob_digest",
+    "family_bounds",
     "in_family",
     "record_checksum",
     "snapshot_checksum",
@@ -132,6 +133,13 @@ def in_family(stream: str, family: str) -> bool:
     return stream == family or stream.startswith(
         family if family.endswith("/") else family + "/"
     )
+
+
+def family_bounds(prefix: str) -> tuple[str, str, str]:
+    """Return the family's own name and the bounds of the names under it."""
+    name = prefix.removesuffix("/")
+    own = prefix if prefix == name else ""
+    return own, name + "/", name + "0"  # "0" follows "/" in the order of bytes
 
 
 def record_checksum(

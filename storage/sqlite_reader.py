@@ -13,7 +13,7 @@ from .backend import Warn
 from .base_reader import Reader
 from .inbox import ANSWERS
 from .layout import EVENT_COLUMNS
-from .records import Command, Head, Record, Row, Snapshot
+from .records import Command, Head, Record, Row, Snapshot, family_bounds
 from .sqlite_file import connect, errors_of
 
 __all__ = ["SqliteReader"]
@@ -123,7 +123,7 @@ class SqliteReader(Reader):
                 for (name,) in self._all(
                     "SELECT name FROM streams "
                     "WHERE name = ?1 OR (name >= ?2 AND name < ?3) ORDER BY name",
-                    *_family_bounds(prefix),
+                    *family_bounds(prefix),
                 )
             ]
 
@@ -200,7 +200,7 @@ class SqliteReader(Reader):
         return self._records(
             "WHERE r.seq > ?4 AND r.stream_id IN (SELECT id FROM streams "
             "WHERE name = ?1 OR (name >= ?2 AND name < ?3)) ORDER BY r.seq LIMIT ?5",
-            *_family_bounds(prefix),
+            *family_bounds(prefix),
             after_seq,
             limit,
         )
@@ -284,10 +284,3 @@ class SqliteReader(Reader):
 def _command(line: tuple[Any, ...]) -> Command:
     name, kind, subject, at, body, place = line
     return Command(id=name, kind=kind, subject=subject, at=at, body=body, place=place)
-
-
-def _family_bounds(prefix: str) -> tuple[str, str, str]:
-    """Return the family's own name and the bounds of the names under it."""
-    name = prefix.removesuffix("/")
-    own = prefix if prefix == name else ""
-    return own, name + "/", name + "0"  # "0" follows "/" in the order of bytes

@@ -128,6 +128,11 @@ def run(arguments: argparse.Namespace) -> int:
             subject, body = _to_erase(reader, arguments, body)
         elif kind == "resolve":
             subject, body = _verdict(reader, arguments, body)
+        elif kind == "cancel" and (task := _cancelled(reader, arguments.subject)):
+            # To ask twice is to ask once: there is nothing to send.
+            asked = Command(id="", kind=kind, subject=task, at=time.time())
+            answer = CommandAnswer(done=True, said="it has ended: cancelled")
+            return _report(arguments, asked, answer)
         else:
             subject = _subject(reader, kind, arguments.subject)
         return send(arguments, reader, kind, subject, body)
@@ -162,6 +167,12 @@ def _subject(reader: Reader, kind: str, word: str) -> str:
     if status in ENDED:
         raise Misuse(f"task {task} has ended ({status}); there is nothing to {kind}")
     return task
+
+
+def _cancelled(reader: Reader, word: str) -> str:
+    """The task that the word names, where it was cancelled; else nothing."""
+    task = views.find(reader, word)
+    return task if views.task_line(reader, task).status == "cancelled" else ""
 
 
 def _to_erase(

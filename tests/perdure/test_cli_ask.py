@@ -78,6 +78,9 @@ def test_cancel_reaches_a_running_task_of_another_process(gate: Gate) -> None:
         gate.left.set()
         result = task.wait(LONG)
         assert (result.status, result.reason) == ("cancelled", "cancelled by approver")
+        code, value, _ = perdure("cancel", task.id)  # once more: it is no mistake
+        assert (code, value["done"], value["command"]) == (0, True, "")
+        assert value["said"] == "it has ended: cancelled"
 
 
 def test_extend_lets_a_task_go_on_that_waits_for_money() -> None:

@@ -400,7 +400,7 @@ def test_words_reach_an_event_loop_before_their_reply_is_recorded(
         async with opened(tmp_path / "t.db", agent) as runtime:
             task = await runtime.asubmit("agent", "look", budget=BUDGET)
             async for one in task.aevents(partial=True):
-                if one.provisional:
+                if one.provisional and not heard.is_set():  # the next call is let on
                     assert one.fields["text"] == "Let me see. "
                     assert not any(
                         record.op == one.fields["op"]

@@ -23,6 +23,7 @@ from .folder_files import (
     LAYOUT,
     Mark,
     errors_of,
+    names_of,
     read_mark,
     remove,
     snapshot_file,
@@ -55,7 +56,7 @@ class FolderBackend:
         self._image = Image(self._path)
         self._epoch = 0
         self._written: Batch | None = None
-        self._inbox_at = 0
+        self._sent = 0  # commands that `changed` has seen
 
     @property
     def path(self) -> str:
@@ -96,6 +97,7 @@ class FolderBackend:
             self._epoch = (before.epoch if before is not None else 0) + 1
             write_mark(self._path, Mark(perdure=LAYOUT, epoch=self._epoch))
             self._image.refresh()
+            self._image.owned = True
             self._image.drop_what_base_replaced()
         log = self._image.store.log
         return Opening(runtime_epoch=self._epoch, last_seq=log[-1].seq if log else 0)
@@ -153,9 +155,9 @@ class FolderBackend:
     def changed(self) -> bool:
         """Tell whether a command was sent since the last call."""
         with errors_of(self.path):
-            at = (self._path / "inbox").stat().st_mtime_ns
-        before, self._inbox_at = self._inbox_at, at
-        return at != before
+            sent = len(names_of(self._path / "inbox"))
+        before, self._sent = self._sent, sent
+        return sent != before
 
     def tidy(self, *, idle: bool) -> bool:
         """Do nothing, since nothing is ever due."""
@@ -168,6 +170,7 @@ class FolderBackend:
     def abandon(self) -> None:
         """Give the store up as it is."""
         self._written = None
+        self._image.owned = False
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()

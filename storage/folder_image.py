@@ -24,7 +24,11 @@ __all__ = ["FolderReader", "Image"]
 
 
 class Image:
-    """What the files say, read as far as they went at the last `refresh`."""
+    """What the files say, read as far as they went at the last `refresh`.
+
+    One that is `owned` is ahead of no file and behind none but the inbox's: who owns
+    the store writes the others, and tells it so.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,19 +36,21 @@ class Image:
         self._upto = 0  # the last file of the log that was read
         self._base = 0
         self._snapshots_at = 0
-        self._inbox_at = 0
+        self.owned = False
 
     def forget(self) -> None:
         """Hold nothing, so that the next `refresh` reads every file again."""
         self.replace(MemoryStore(), 0)
-        self._inbox_at = self._snapshots_at = 0
+        self._snapshots_at = 0
+        self.owned = False
 
     def refresh(self) -> None:
         """Read what was written since the last time; under the lock of the store."""
         with errors_of(str(self._path)):
-            self._refresh_log()
+            if not self.owned:
+                self._refresh_log()
+                self._refresh_snapshots()
             self._refresh_inbox()
-            self._refresh_snapshots()
 
     def _refresh_log(self) -> None:
         base = max(map(_number, names_of(self._path / "base")), default=0)
@@ -63,15 +69,12 @@ class Image:
             self.store.inbox = whole.inbox
 
     def _refresh_inbox(self) -> None:
+        # Not by the folder's time of change: two commands may share one.
         folder = self._path / "inbox"
-        at = folder.stat().st_mtime_ns
-        if at == self._inbox_at:
-            return
         known = len(self.store.inbox)
         for name in names_of(folder):
             if int(name.partition("-")[0]) > known:
                 self.store.inbox.append(read_command(folder / name))
-        self._inbox_at = at
 
     def _refresh_snapshots(self) -> None:
         folder = self._path / "snapshots"

@@ -9,13 +9,14 @@ included.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import psycopg
 
 from .backend import Batch, Opening, Warn
 from .base_reader import Reader
-from .errors import CannotOpen, Fenced, StoreFailed, StoreLocked
+from .errors import CannotOpen, Fenced, StoreFailed, StoreLocked, StoreTrouble
 from .postgres_erase import erase, is_scrub_due, rebuild
 from .postgres_reader import PostgresReader
 from .postgres_schema import LAYOUT, SCHEMA
@@ -115,7 +116,7 @@ class PostgresBackend:
         last = _value(connection, "SELECT max(seq) FROM perdure_records")
         self._scrub_due = is_scrub_due(connection)
         if self._scrub_due:  # the process that erased it has died
-            self.scrub()
+            self._scrub_again()
         return Opening(runtime_epoch=self._epoch, last_seq=last or 0)
 
     def _make(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
@@ -189,6 +190,10 @@ class PostgresBackend:
             rebuild(self._db)
         self._scrub_due = False
 
+    def _scrub_again(self) -> None:
+        with suppress(StoreTrouble):  # somebody reads: it is tried again when idle
+            self.scrub()
+
     def write_snapshots(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
         """Store snapshots, the newest two a stream; return those not written.
 
@@ -238,7 +243,7 @@ class PostgresBackend:
     def tidy(self, *, idle: bool) -> bool:
         """Go on with a scrub that is due; the rest the server does by itself."""
         if idle and self._scrub_due:
-            self.scrub()
+            self._scrub_again()
         return self._scrub_due
 
     def close(self) -> None:

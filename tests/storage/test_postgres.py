@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from perdure.storage.erasure import Erasure
 from perdure.storage.errors import (
     CannotOpen,
     NewerLayout,
@@ -22,6 +23,7 @@ from perdure.storage.errors import (
 from perdure.storage.postgres import PostgresBackend
 from perdure.storage.reader import open_reader
 from perdure.testing.journal_contract.bench import Bench, row
+from perdure.testing.journal_contract.erasing import erase
 from tests.servers import Server
 
 SMALL = 64 * 1024 * 1024  # bytes of the disk that gets full
@@ -166,6 +168,22 @@ def test_readers_need_no_ownership_and_change_nothing(postgres: str) -> None:
     ):
         reader._all("DELETE FROM perdure_records RETURNING 1")  # type: ignore[attr-defined]
     assert heads(postgres) == {"task/1": 3}
+
+
+@pytest.mark.timeout(120)
+def test_a_reader_in_the_way_of_a_scrub_stops_nothing(postgres: str) -> None:
+    bench = opened(postgres)
+    write(bench, 1, 2, [])
+    with psycopg.connect(postgres) as other:
+        other.execute("SELECT * FROM perdure_records")  # and stays in its transaction
+        erase(bench, Erasure(families=("task/1",)), version=1)
+        bench.pass_time()
+        bench.pass_time()
+        assert bench.journal.health().state == "ok"
+        bench.backend.abandon()
+        again = opened(postgres)
+    assert again.backend.tidy(idle=True) is False
+    assert again.read(lambda reader: reader.streams()) == ["pool"]
 
 
 def test_something_else_is_left_untouched(postgres: str) -> None:

@@ -76,6 +76,7 @@ WARNINGS = frozenset(
         "effect.late",
         "guard.found",
         "journal.trouble",
+        "journal.wal_held",
         "loop.abandoned",
         "mailbox.dropped",
         "message.unexpected",

@@ -15,7 +15,7 @@ from .base_reader import Reader
 from .erasure import Erasure
 from .records import Record, Row, Snapshot
 
-__all__ = ["Backend", "Batch", "Opening", "Warn"]
+__all__ = ["Backend", "Batch", "HeldUp", "Opening", "Warn"]
 
 Warn: TypeAlias = Callable[[str, Mapping[str, object]], None]
 
@@ -38,6 +38,19 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     blobs: Mapping[str, bytes]  # by digest
     upto: int
     erasure: Erasure | None = None
+
+
+class HeldUp(msgspec.Struct, frozen=True, kw_only=True):
+    """A log file that grows, since somebody reads what stood there before.
+
+    Args:
+        size: its bytes.
+        holders: the ids of the processes that read just now, as far as the system
+            tells; this one may be among them.
+    """
+
+    size: int
+    holders: tuple[int, ...] = ()
 
 
 @runtime_checkable
@@ -112,6 +125,13 @@ class Backend(Protocol):
             idle: nothing was written for a while, so that it may take its time.
 
         Returns whether to call again when it is idle.
+        """
+        ...
+
+    def held_up(self) -> HeldUp | None:
+        """Say that a reader keeps the log file from starting over, and it is long.
+
+        Asked after each `tidy`; None where nothing is amiss, or no reader can do that.
         """
         ...
 

@@ -7,13 +7,21 @@ that tell of it: all of it is done, or nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from .records import Record, in_family, record_checksum
 
-__all__ = ["ERASED", "SCRUB", "Erasure", "Redaction", "digests_in", "redacted"]
+__all__ = [
+    "ERASED",
+    "SCRUB",
+    "Erasure",
+    "Redaction",
+    "digests_in",
+    "moved",
+    "redacted",
+]
 
 ERASED = "erased"  # the kind of a command whose words are gone
 SCRUB = "scrub"  # the space of the row that stands while erased bytes may be left
@@ -22,7 +30,7 @@ _DIGEST = re.compile(rb"[0-9a-f]{64}")
 
 
 class Redaction(msgspec.Struct, frozen=True, kw_only=True):
-    """Another type and body for a record that keeps its place and its version."""
+    """Another type and body for a record that keeps its place in the log."""
 
     stream: str
     seq: int
@@ -44,6 +52,9 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
             answers, which become `answer`; their ids stay taken.
         but: the id of a command that stays as it is.
         commands: ids of further commands that lose their words.
+        gone: seqs of records that go, by stream; the stream closes up, so that its
+            versions go on without a gap, and its snapshots go.
+        scrub: see that no byte is left in any file; without, the room is only free.
     """
 
     families: tuple[str, ...] = ()
@@ -54,6 +65,13 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     answer: bytes = b"{}"
     but: str = ""
     commands: tuple[str, ...] = ()
+    gone: Mapping[str, tuple[int, ...]] = {}
+    scrub: bool = True
+
+    @property
+    def fenced(self) -> tuple[str, ...]:
+        """Families and streams that nobody may write until it is done."""
+        return (*self.families, *self.gone)
 
     def covers(self, stream: str) -> bool:
         """Tell whether a stream is of a family that goes."""
@@ -62,14 +80,24 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     def touches(self, stream: str) -> bool:
         """Tell whether a snapshot of the stream may hold what goes."""
         streams = {one.stream for one in self.redactions}
-        return stream in streams or self.covers(stream)
+        return stream in streams or stream in self.gone or self.covers(stream)
 
 
 def redacted(record: Record, by: Redaction) -> Record:
     """The record as it stands from now on, with its checksum."""
-    new = msgspec.structs.replace(
-        record, type=by.type, body=by.body, schema_version=by.schema_version
+    return _summed(
+        msgspec.structs.replace(
+            record, type=by.type, body=by.body, schema_version=by.schema_version
+        )
     )
+
+
+def moved(record: Record, version: int) -> Record:
+    """The record at another place of its stream, since some before it went."""
+    return _summed(msgspec.structs.replace(record, version=version))
+
+
+def _summed(new: Record) -> Record:
     checksum = record_checksum(
         new.seq,
         new.stream,

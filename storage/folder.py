@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from .backend import Batch, Opening, Warn
+from .backend import Batch, HeldUp, Opening, Warn
 from .base_reader import Reader
-from .errors import CannotOpen, Fenced, NewerLayout, NotAStore
+from .errors import CannotOpen, Fenced, NewerLayout, NotAStore, StoreTrouble
 from .folder_files import (
     LAYOUT,
     Mark,
@@ -56,6 +57,7 @@ class FolderBackend:
         self._image = Image(self._path)
         self._epoch = 0
         self._written: Batch | None = None
+        self._replaced = False  # files stand there that a base is in place of
         self._sent = 0  # commands that `changed` has seen
 
     @property
@@ -124,6 +126,7 @@ class FolderBackend:
                     remove(snapshot_file(self._path, stream))
             write_base(self._path, batch.upto, erased)
             image.replace(erased, batch.upto)
+            self._replaced = True
 
     def rollback(self) -> None:
         """Forget the batch that `write` was given."""
@@ -133,6 +136,7 @@ class FolderBackend:
         """Remove the files that hold what a flushed erasure took out."""
         with errors_of(self.path):
             self._image.drop_what_base_replaced()
+        self._replaced = False
 
     def write_snapshots(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
         """Store snapshots, the newest two a stream; return those not written."""
@@ -160,8 +164,15 @@ class FolderBackend:
         return sent != before
 
     def tidy(self, *, idle: bool) -> bool:
-        """Do nothing, since nothing is ever due."""
-        return False
+        """Remove the files that a base has replaced; a later call may succeed."""
+        if self._replaced:
+            with suppress(StoreTrouble):
+                self.scrub()
+        return self._replaced
+
+    def held_up(self) -> HeldUp | None:
+        """Tell of nothing: no reader holds anything up."""
+        return None
 
     def close(self) -> None:
         """Give the store up; it has no other form at rest."""

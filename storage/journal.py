@@ -136,7 +136,7 @@ class Journal:
                 entry = admit(changes, self._leases, first, at, rows, blobs)
                 if erasure is not None:
                     entry = msgspec.structs.replace(entry, erasure=erasure)
-                    self._leases.erase(erasure.families)
+                    self._leases.erase(erasure.fenced)
                     self._pending.drop_snapshots(erasure)
                 self._pending.add(entry)
         except StoreFailed as error:
@@ -144,7 +144,7 @@ class Journal:
             raise
         try:
             if erasure is not None:
-                erased = partial(self._erased, erasure.families)
+                erased = partial(self._erased, erasure.fenced)
                 self.when_durable(entry.records[-1].seq, erased)
             self._hit("journal.append.after", subject)
         finally:

@@ -15,6 +15,10 @@ EVENTS: dict[str, tuple[str, ...]] = {
     # Somebody still reads what was erased: its bytes go when he has ended.
     "journal.erasure_waits": ("detail",),
     "journal.resumed": ("retries",),
+    # The WAL is over 64 MiB, since somebody reads what stood there before: its bytes,
+    # and the ids of processes that read just now. Once, until the other line.
+    "journal.wal_held": ("size", "holders"),
+    "journal.wal_free": ("size",),  # it starts over; how long it was at most
     "journal.trouble": ("kind", "detail", "retry_in"),  # retry_in in seconds
     "snapshot.not_written": ("stream", "version", "reason"),
     "snapshot.skipped": ("stream", "version", "reason"),

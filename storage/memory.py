@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import msgspec
 
-from .backend import Batch, Opening, Warn
+from .backend import Batch, HeldUp, Opening, Warn
 from .base_reader import Reader
-from .erasure import ERASED, Erasure, digests_in, redacted
+from .erasure import ERASED, Erasure, digests_in, moved, redacted
 from .errors import Fenced, StoreLocked
 from .inbox import ANSWERS, check_command, sent_before
 from .records import Command, Head, Record, Row, Snapshot, in_family, snapshot_checksum
@@ -79,15 +79,21 @@ class MemoryStore:
 
     def _erase(self, erasure: Erasure) -> None:
         others = {one.seq: one for one in erasure.redactions}
-        log = [
-            redacted(one, others[one.seq]) if one.seq in others else one
-            for one in self.log
-            if one.seq in others or not erasure.covers(one.stream)
-        ]
-        self.log = log
+        gone = {seq for seqs in erasure.gone.values() for seq in seqs}
+        log: list[Record] = []
         self.streams = {}
-        for record in log:
-            self.streams.setdefault(record.stream, []).append(record)
+        for one in self.log:
+            if one.seq in gone and one.seq in erasure.gone.get(one.stream, ()):
+                continue
+            if one.seq not in others and erasure.covers(one.stream):
+                continue
+            record = redacted(one, others[one.seq]) if one.seq in others else one
+            stream = self.streams.setdefault(record.stream, [])
+            if record.version != len(stream) + 1 and record.stream in erasure.gone:
+                record = moved(record, len(stream) + 1)
+            stream.append(record)
+            log.append(record)
+        self.log = log
         for kept in (self.snapshots, self.flushed_snapshots):
             for stream in [one for one in kept if erasure.touches(one)]:
                 del kept[stream]
@@ -189,6 +195,10 @@ class MemoryBackend:
     def tidy(self, *, idle: bool) -> bool:
         """Do nothing, since nothing is ever due."""
         return False
+
+    def held_up(self) -> HeldUp | None:
+        """Tell of nothing: no reader holds anything up."""
+        return None
 
     def close(self) -> None:
         """Flush the snapshots and give the store up."""

@@ -16,12 +16,14 @@ __all__ = [
     "OwnerLock",
     "create_private",
     "forget_cached",
+    "lock_holders",
     "locked",
     "sync_folder",
 ]
 
 PRIVATE = 0o600
 OWNER_TEXT = 200  # bytes
+LOCK_WORDS = 8  # of a line of /proc/locks that is no waiter's
 
 
 class OwnerLock:
@@ -91,6 +93,29 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def lock_holders(path: Path, first: int, last: int) -> tuple[int, ...]:
+    """Ids of processes with a POSIX lock on these bytes of a file, where it is known.
+
+    Only Linux says, and only of processes that this one can see.
+    """
+    try:
+        about = path.stat()
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return ()
+    device = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}"
+    file = f"{device}:{about.st_ino}"
+    found = set()
+    for line in lines:  # 1: POSIX  ADVISORY  READ 4711 fd:00:1234 123 123
+        words = line.split()
+        if len(words) < LOCK_WORDS or words[1] != "POSIX" or words[5] != file:
+            continue
+        pid, begin, end = words[4], int(words[6]), words[7]
+        if begin <= last and (end == "EOF" or int(end) >= first) and int(pid) > 0:
+            found.add(int(pid))
+    return tuple(sorted(found))
 
 
 def sync_folder(folder: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from .backend import Batch, Opening, Warn
+from .backend import Batch, HeldUp, Opening, Warn
 from .base_reader import Reader
 from .errors import CannotOpen, Fenced, StoreFailed, StoreLocked, StoreTrouble
 from .postgres_erase import erase, is_scrub_due, rebuild
@@ -245,6 +245,10 @@ class PostgresBackend:
         if idle and self._scrub_due:
             self._scrub_again()
         return self._scrub_due
+
+    def held_up(self) -> HeldUp | None:
+        """Tell of nothing: no reader holds anything up."""
+        return None
 
     def close(self) -> None:
         """Give the store up."""

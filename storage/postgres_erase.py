@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from .erasure import ERASED, SCRUB, Erasure, Redaction, digests_in, redacted
+from .erasure import ERASED, SCRUB, Erasure, Redaction, digests_in, moved, redacted
 from .inbox import ANSWERS
 from .postgres_schema import RECORD_COLUMNS
 from .records import Record
@@ -17,7 +17,7 @@ TABLES = ("streams", "records", "rows", "blobs", "inbox", "snapshots")
 
 
 def erase(connection: psycopg.Connection[Any], erasure: Erasure) -> None:
-    """Do it in the transaction that is open, and note that a scrub is due."""
+    """Do it in the transaction that is open, and note where a scrub is due."""
     run = connection.execute
     for one in erasure.redactions:
         _redact(connection, one)
@@ -34,13 +34,17 @@ def erase(connection: psycopg.Connection[Any], erasure: Erasure) -> None:
         "(SELECT 1 FROM perdure_records WHERE stream = s.name)",
         (gone,),
     )
+    for stream, seqs in erasure.gone.items():
+        _close_up(connection, stream, list(seqs))
     _drop_blobs(connection, erasure)
     for column, words in (("id", erasure.commands), ("subject", erasure.subjects)):
         _blank_commands(connection, erasure, column, list(words))
-    run(
-        "INSERT INTO perdure_rows VALUES (%s, 'due', 'true') ON CONFLICT DO NOTHING",
-        (SCRUB,),
-    )
+    if erasure.scrub:
+        run(
+            "INSERT INTO perdure_rows VALUES (%s, 'due', 'true') "
+            "ON CONFLICT DO NOTHING",
+            (SCRUB,),
+        )
 
 
 def is_scrub_due(connection: psycopg.Connection[Any]) -> bool:
@@ -73,6 +77,36 @@ def _redact(connection: psycopg.Connection[Any], by: Redaction) -> None:
     connection.execute(
         "DELETE FROM perdure_snapshots WHERE stream = %s", (record.stream,)
     )
+
+
+def _close_up(
+    connection: psycopg.Connection[Any], stream: str, seqs: list[int]
+) -> None:
+    run = connection.execute
+    first = run(
+        "SELECT min(version) FROM perdure_records WHERE stream = %s AND seq = ANY(%s)",
+        (stream, seqs),
+    ).fetchone()
+    if first is None or first[0] is None:
+        return
+    run(
+        "DELETE FROM perdure_records WHERE stream = %s AND seq = ANY(%s)",
+        (stream, seqs),
+    )
+    run("DELETE FROM perdure_snapshots WHERE stream = %s", (stream,))
+    before = first[0] - 1
+    left = run(
+        f"SELECT {RECORD_COLUMNS} FROM perdure_records "  # noqa: S608 - constants only
+        "WHERE stream = %s AND version > %s ORDER BY version",
+        (stream, before),
+    ).fetchall()
+    for version, values in enumerate(left, before + 1):
+        old = Record(**dict(zip(Record.__struct_fields__, values, strict=True)))
+        if old.version != version:  # in order: the place before it is free by now
+            run(
+                "UPDATE perdure_records SET version = %s, checksum = %s WHERE seq = %s",
+                (version, moved(old, version).checksum, old.seq),
+            )
 
 
 def _drop_blobs(connection: psycopg.Connection[Any], erasure: Erasure) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import apsw
 
-from .backend import Batch, Opening, Warn
+from .backend import Batch, HeldUp, Opening, Warn
 from .base_reader import Reader
 from .errors import CannotOpen, Fenced, StoreFailed, StoreTrouble
 from .posix import OwnerLock, forget_cached
@@ -32,10 +32,10 @@ from .sqlite_file import (
     wal_of,
 )
 from .sqlite_reader import SqliteReader
+from .sqlite_tidy import Tidying, give_back, has_room
 
 __all__ = ["SqliteBackend"]
 
-WAL_PAGES = 1000  # a checkpoint is due above
 CHUNKS = (64, 8, 1)  # rows of one INSERT
 NAMES_CACHED = 4_096  # streams; those of ended tasks are among them
 
@@ -77,8 +77,7 @@ class SqliteBackend:
         self._data_version: object = None  # https://sqlite.org/pragma.html
         self._names: dict[str, dict[str, int]] = {"streams": {}, "types": {}}
         self._fresh: list[tuple[str, str, int]] = []
-        self._wal_pages = 0  # since the last checkpoint
-        self._wal_used = False  # whether its file is longer than nothing
+        self._tidying = Tidying(self._path)
         self._scrub_due = False  # whether erased bytes may be left
         self._rebuilt = False  # whether they are in the WAL's past only
 
@@ -133,7 +132,7 @@ class SqliteBackend:
             connection.pragma("synchronous", "FULL")
             connection.pragma("fullfsync", 1)  # macOS: through the drive's cache too
             connection.pragma("wal_autocheckpoint", 0)
-            connection.set_wal_hook(self._count_wal)
+            connection.set_wal_hook(self._tidying.count)
             with connection:
                 self._epoch = connection.execute(
                     "UPDATE owner SET epoch = epoch + 1 RETURNING epoch"
@@ -246,21 +245,22 @@ class SqliteBackend:
     def tidy(self, *, idle: bool) -> bool:
         """Copy a long WAL into the file, so that it starts over from its beginning.
 
-        When idle, copy whatever it holds and cut it to nothing. Returns whether it
-        holds something.
+        When idle, copy whatever it holds and cut it to nothing, and then give room that
+        is free back, a few pages at a time. Returns whether there is more to do.
         """
         if idle and self._scrub_due:
             self._scrub_again()
         elif idle:
-            self._empty_wal()
-        elif self._wal_pages >= WAL_PAGES:
-            self._wal_pages = 0
-            try:
-                with errors_of(self.path):
-                    self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            except StoreTrouble:
-                pass  # the WAL stays long a little longer, and nothing is lost
-        return self._wal_used or self._scrub_due
+            self._tidying.empty(self._db)
+            if not self._tidying.used:
+                self._give_back()
+        else:
+            self._tidying.copy(self._db)
+        return self._tidying.used or self._scrub_due
+
+    def held_up(self) -> HeldUp | None:
+        """Say that the WAL is over 64 MiB, since somebody reads what stood there."""
+        return self._tidying.held_up
 
     def close(self) -> None:
         """Bring the file to its resting form and give it up."""
@@ -367,10 +367,16 @@ class SqliteBackend:
             reader.close()
         self._readers.clear()
 
-    def _count_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
-        self._wal_pages = pages
-        self._wal_used = True
-        return apsw.SQLITE_OK
+    def _give_back(self) -> None:
+        """Cut some of its free room off the file; more when it is idle again."""
+        try:
+            with errors_of(self.path):
+                if has_room(self._db):
+                    self._begin()
+                    give_back(self._db)
+                    self._db.execute("COMMIT")
+        except StoreTrouble:
+            self.rollback()  # it is tried again when idle
 
     def _scrub_again(self) -> None:
         self._db.set_busy_timeout(0)  # whoever reads just now goes first
@@ -380,17 +386,3 @@ class SqliteBackend:
             pass  # it is tried again when idle
         finally:
             self._db.set_busy_timeout(BUSY_TIMEOUT)
-
-    def _empty_wal(self) -> None:
-        connection = self._db
-        try:
-            with errors_of(self.path):
-                connection.set_busy_timeout(0)  # whoever reads just now goes first
-                try:
-                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-                finally:
-                    connection.set_busy_timeout(BUSY_TIMEOUT)
-        except StoreTrouble:
-            return
-        self._wal_pages = 0
-        self._wal_used = False

@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from .erasure import ERASED, SCRUB, Erasure, Redaction, digests_in, redacted
+from .erasure import ERASED, SCRUB, Erasure, Redaction, digests_in, moved, redacted
 from .inbox import ANSWERS
 from .layout import EVENT_COLUMNS
 from .records import Record, in_family
@@ -20,31 +20,35 @@ __all__ = ["erase", "finish", "is_scrub_due", "rebuild"]
 
 CHUNK = 500  # parameters of one statement
 
-_RECORD = (
+_RECORDS = (
     f"SELECT {EVENT_COLUMNS} FROM records AS r "  # noqa: S608 - constants only
     "JOIN streams AS s ON s.id = r.stream_id JOIN types AS t ON t.id = r.type_id "
-    "WHERE r.seq = ?"
 )
+_RECORD = _RECORDS + "WHERE r.seq = ?"
+_BEHIND = _RECORDS + "WHERE r.stream_id = ? AND r.version > ? ORDER BY r.version"
 
 
 def erase(connection: apsw.Connection, erasure: Erasure) -> None:
-    """Do it in the transaction that is open, and note that a scrub is due."""
+    """Do it in the transaction that is open, and note where a scrub is due."""
     kept = {one.seq for one in erasure.redactions}
     for one in erasure.redactions:
         _redact(connection, one)
     for stream_id, name in _all(connection, "SELECT id, name FROM streams"):
         if any(in_family(name, family) for family in erasure.families):
             _drop_stream(connection, stream_id, kept)
+    for stream, seqs in erasure.gone.items():
+        _close_up(connection, stream, seqs)
     _drop_blobs(connection, erasure)
     # By id first: whoever has lost its words has no subject to be found by.
     for column, names in (("id", erasure.commands), ("subject", erasure.subjects)):
         for start in range(0, len(names), CHUNK):
             chunk = names[start : start + CHUNK]
             _blank_commands(connection, erasure, column, chunk)
-    connection.execute(
-        "INSERT OR REPLACE INTO rows (space, key, value) VALUES (?, ?, ?)",
-        (SCRUB, "due", b"true"),
-    )
+    if erasure.scrub:
+        connection.execute(
+            "INSERT OR REPLACE INTO rows (space, key, value) VALUES (?, ?, ?)",
+            (SCRUB, "due", b"true"),
+        )
 
 
 def is_scrub_due(connection: apsw.Connection) -> bool:
@@ -99,6 +103,34 @@ def _drop_stream(connection: apsw.Connection, stream_id: int, kept: set[int]) ->
     connection.execute("DELETE FROM snapshots WHERE stream_id = ?", (stream_id,))
     if len(gone) == len(seqs):
         connection.execute("DELETE FROM streams WHERE id = ?", (stream_id,))
+
+
+def _close_up(connection: apsw.Connection, stream: str, seqs: tuple[int, ...]) -> None:
+    stream_id = connection.execute(
+        "SELECT id FROM streams WHERE name = ?", (stream,)
+    ).get
+    if stream_id is None or not seqs:
+        return
+    mine = "WHERE stream_id = ? AND seq = ?"
+    first = "SELECT min(version) FROM records " + mine  # noqa: S608 - a constant
+    found = [connection.execute(first, (stream_id, seq)).get for seq in seqs]
+    versions = [version for version in found if version is not None]
+    if not versions:
+        return
+    connection.executemany(
+        "DELETE FROM records " + mine,  # noqa: S608 - a constant
+        [(stream_id, seq) for seq in seqs],
+    )
+    connection.execute("DELETE FROM snapshots WHERE stream_id = ?", (stream_id,))
+    before = min(versions) - 1
+    left = _all(connection, _BEHIND, stream_id, before)
+    for version, values in enumerate(left, before + 1):
+        old = Record(**dict(zip(Record.__struct_fields__, values, strict=True)))
+        if old.version != version:  # in order: the place before it is free by now
+            connection.execute(
+                "UPDATE records SET version = ?, checksum = ? WHERE seq = ?",
+                (version, moved(old, version).checksum, old.seq),
+            )
 
 
 def _drop_blobs(connection: apsw.Connection, erasure: Erasure) -> None:

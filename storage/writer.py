@@ -56,6 +56,7 @@ class Writer:
         self._idle_timer = False  # whether it is set
         self._idle_due = False  # whether it went off
         self._worked = False  # whether there was a batch since it was set
+        self._held_up = 0  # bytes of a log file that a reader holds, at most
 
     def commit(self) -> bool:
         """Write one batch and the snapshots it makes ready; True if more waits.
@@ -93,7 +94,7 @@ class Writer:
             self._retry_later(trouble)
             return False
         self._hit("journal.flush.after", subject)
-        if batch.erasure is not None:
+        if batch.erasure is not None and batch.erasure.scrub:
             self._scrub()
         self._hit("journal.ack.before", subject)
         self._listeners.each(self._listeners.flushed, batch.records)
@@ -135,11 +136,24 @@ class Writer:
             due, self._idle_due = self._idle_due, False
         self._worked |= worked
         wanted = self._backend.tidy(idle=due and not self._worked)
+        self._tell_held_up()
         if due:
             self._idle_timer = False
         if wanted and not self._idle_timer:
             self._idle_timer, self._worked = True, False
             self._call_later(IDLE, self._idle)
+
+    def _tell_held_up(self) -> None:
+        """Say once that a reader holds the log file, and once that it does no more."""
+        held, most = self._backend.held_up(), self._held_up
+        if held is not None:
+            self._held_up = max(held.size, most)
+            if not most:
+                fields = {"size": held.size, "holders": list(held.holders)}
+                self._listeners.warn("journal.wal_held", fields)
+        elif most:
+            self._held_up = 0
+            self._listeners.warn("journal.wal_free", {"size": most})
 
     def _idle(self) -> None:
         with self._lock:

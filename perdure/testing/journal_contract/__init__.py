@@ -25,12 +25,18 @@ from .erasing import EraseContract
 from .forgetting import ForgetContract
 from .inbox import InboxContract
 from .reading import ReadContract
+from .trimming import TrimContract
 
 __all__ = ["ALL", "Bench", "JournalContract", "World"]
 
 
 class JournalContract(
-    AppendContract, EraseContract, ForgetContract, ReadContract, InboxContract
+    AppendContract,
+    EraseContract,
+    TrimContract,
+    ForgetContract,
+    ReadContract,
+    InboxContract,
 ):
     """The whole suite; a back end's tests derive from it and give a `world`."""
 

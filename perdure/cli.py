@@ -62,8 +62,9 @@ commands:
   demo          a real report job that is killed and recovered
 
 ps, show, effects, log, watch, request, why, checkpoint, recall, spend, facts, export,
-doctor and backup only read: they work while a runtime runs, after it was killed, and on
-a store at rest. ID may be the beginning of an id, if no other task's id begins like it.
+doctor and backup only read: they work while a runtime runs, after it was killed, on a
+store at rest, and where nothing may be written. ID may be the beginning of an id, if no
+other task's id begins like it.
 
 cancel, pause, resume, retry, fork, extend, limit, approve, reject, answer, steer,
 resolve, know, confirm, drop and erase are kept in the store and applied by the runtime

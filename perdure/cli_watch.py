@@ -14,7 +14,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from . import views
-from .cli import DONE, INTERRUPTED, say, say_json, text, whole
+from .cli import DONE, INTERRUPTED, complain, say, say_json, text, whole
 from .feed import Place, TaskEvent, Wanted, read_page
 from .storage.errors import StorageError, Undecodable
 from .storage.reader import open_reader
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "run"]
 
 LOOK_EVERY = 0.2  # seconds
+COPY_EVERY = 5.0  # seconds, where each look makes a copy
 PATIENCE = 30.0  # seconds that a store may be away: moved, locked, or put right
 
 
@@ -52,6 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _watch(arguments: argparse.Namespace) -> int:
     with closing(open_reader(arguments.store)) as reader:
         task = views.find(reader, arguments.task)
+        copied, told = reader.copied, False
     wanted = Wanted(task=task, until=arguments.until, subtasks=bool(arguments.subtasks))
     place, seen = Place(seq=arguments.after), -1
     heard = time.monotonic()
@@ -74,7 +76,13 @@ def _watch(arguments: argparse.Namespace) -> int:
                 continue
             if page.stand == "there":
                 return DONE
-        time.sleep(LOOK_EVERY)
+        if copied and not told:
+            told = True
+            complain(
+                "the store cannot be read where it stands: a copy of it is looked at "
+                f"every {COPY_EVERY:g} s"
+            )
+        time.sleep(COPY_EVERY if copied else LOOK_EVERY)
 
 
 def _look(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from .errors import CannotOpen
 from .posix import create_private, sync_folder
-from .sqlite_file import cannot_open, connect, errors_of, look
+from .sqlite_aside import connect_to_read
+from .sqlite_file import cannot_open, errors_of, look
 
 __all__ = ["copy_store"]
 
@@ -45,7 +46,7 @@ def copy_store(store: Path, target: Path) -> None:
     except OSError as error:
         raise cannot_open(target, error) from error
     try:
-        connection = connect(store, write=False)
+        connection, _ = connect_to_read(store)
         try:
             with errors_of(str(target)):
                 connection.execute("VACUUM INTO ?", (str(partial),))

@@ -37,6 +37,8 @@ class Reader(ABC):
     `StoreTrouble` or `StoreFailed` where the store itself cannot be read.
     """
 
+    copied = False  # whether it reads a copy, which nothing is added to
+
     def __init__(self, warn: Callable[[str, Mapping[str, object]], None]) -> None:
         self._warn = warn
 

@@ -135,8 +135,16 @@ def write_mark(path: Path, mark: Mark) -> None:
 
 
 def names_of(folder: Path) -> list[str]:
-    """The complete files of a folder, in order."""
-    names = (one.name for one in folder.iterdir())
+    """The complete files of a folder, in order.
+
+    One that is away was empty, unless it is the log's: archives leave those out.
+    """
+    try:
+        names = [one.name for one in folder.iterdir()]
+    except FileNotFoundError:
+        if folder.name == "log" or not (folder.parent / MARK).exists():
+            raise
+        return []
     return sorted(one for one in names if one.endswith(".json") and one[0] != ".")
 
 

@@ -78,7 +78,7 @@ class Image:
 
     def _refresh_snapshots(self) -> None:
         folder = self._path / "snapshots"
-        at = folder.stat().st_mtime_ns
+        at = folder.stat().st_mtime_ns if folder.exists() else 0
         if at == self._snapshots_at:
             return
         found = [read_snapshots(folder / name) for name in names_of(folder)]

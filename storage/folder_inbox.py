@@ -10,7 +10,7 @@ import msgspec
 
 from .folder import look_at
 from .folder_files import errors_of, inbox_file, names_of, write_command
-from .inbox import check_command, sent_before
+from .inbox import check_command, refuse_unless_writable, sent_before
 from .posix import locked
 from .records import Command
 
@@ -23,6 +23,7 @@ class FolderInbox:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(os.path.realpath(path))
         look_at(self._path)
+        refuse_unless_writable(self._path / "inbox")
 
     def send(self, command: Command) -> None:
         """Keep a command; it is durable when this returns.

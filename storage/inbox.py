@@ -13,9 +13,10 @@ from typing import Self
 
 import apsw
 
-from .errors import Rejected, StoreTrouble
+from .errors import CannotOpen, Rejected, StoreTrouble
 from .posix import forget_cached
 from .records import Command, Row
+from .sqlite_aside import may_write
 from .sqlite_file import connect, errors_of, look, wal_of
 
 __all__ = [
@@ -23,7 +24,9 @@ __all__ = [
     "Inbox",
     "answer_row",
     "check_command",
+    "refuse_unless_writable",
     "sent_before",
+    "unwritable",
 ]
 
 ANSWERS = "answer"  # the space of rows that answers stand in, by the command's id
@@ -41,12 +44,14 @@ class Inbox:
         path: the store's file, which exists.
 
     Raises:
-        CannotOpen, NotAStore, NewerLayout: as for a reader.
+        CannotOpen: it cannot be written here, or as for a reader.
+        NotAStore, NewerLayout: as for a reader.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(os.path.realpath(path))
         look(self._path)
+        refuse_unless_writable(self._path)
         if wal := wal_of(self._path):
             forget_cached(wal)  # a commit must not stand behind what is on no disk
         self._connection = connect(self._path, write=True)
@@ -102,6 +107,21 @@ def check_command(command: Command) -> None:
             f"command {command.kind}",
             f"it has {len(command.body)} bytes, {MAX_COMMAND} are allowed",
         )
+
+
+def refuse_unless_writable(path: Path) -> None:
+    """Raise CannotOpen where this user may not write a file, or not beside it."""
+    if not may_write(path):
+        raise unwritable(str(path))
+
+
+def unwritable(path: str) -> CannotOpen:
+    """What somebody is told who may only read the store."""
+    return CannotOpen(
+        path,
+        "a command is kept in it, and this user may not write it here",
+        "send it where it can be written, as a user who may",
+    )
 
 
 def sent_before(command: Command) -> Rejected:

@@ -7,7 +7,7 @@ from typing import Self
 import psycopg
 
 from .errors import Rejected
-from .inbox import check_command, sent_before
+from .inbox import check_command, sent_before, unwritable
 from .postgres import INBOX_CHANNEL
 from .postgres_server import connect, errors_of, look, shown
 from .records import Command
@@ -27,6 +27,8 @@ class PostgresInbox:
         self._connection = connect(url, write=True)
         try:
             look(self._connection, url)
+            if not self._may_write():
+                raise unwritable(self._path)
         except BaseException:
             self.close()
             raise
@@ -59,6 +61,14 @@ class PostgresInbox:
                 raise sent_before(command) from None
             except psycopg.DataError as error:
                 raise Rejected(f"command {command.kind}", str(error)) from None
+
+    def _may_write(self) -> bool:
+        with errors_of(self._path):
+            found = self._connection.execute(
+                "SELECT has_table_privilege('perdure_inbox', 'INSERT') "
+                "AND NOT pg_is_in_recovery()"
+            ).fetchone()
+        return bool(found and found[0])
 
     def close(self) -> None:
         """Let the store go; safe to call twice."""

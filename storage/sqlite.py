@@ -227,7 +227,7 @@ class SqliteBackend:
 
     def reader(self, warn: Warn) -> Reader:
         """Return a reader on a connection of its own, closed with the backend."""
-        reader = SqliteReader(self._path, warn)
+        reader = SqliteReader(self._path, warn, owned=True)
         self._readers.append(reader)
         return reader
 

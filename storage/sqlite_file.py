@@ -12,14 +12,23 @@ from .errors import CannotOpen, NewerLayout, NotAStore, StoreFailed, StoreTroubl
 from .layout import APPLICATION_ID, LAYOUT, SCHEMA
 from .posix import create_private, sync_folder
 
-__all__ = ["connect", "create", "errors_of", "is_missing", "look", "wal_of"]
+__all__ = [
+    "cannot_open",
+    "connect",
+    "create",
+    "errors_of",
+    "in_wal_mode",
+    "is_missing",
+    "look",
+    "wal_of",
+]
 
 BUSY_TIMEOUT = 1000  # milliseconds; longer waits are retries
 
 # https://www.sqlite.org/fileformat.html#the_database_header
 HEADER = 100  # bytes
 MAGIC = b"SQLite format 3\0"
-LAYOUT_AT, APPLICATION_AT = 60, 68
+READ_AT, LAYOUT_AT, APPLICATION_AT = 19, 60, 68
 
 
 def is_missing(path: Path) -> bool:
@@ -67,10 +76,8 @@ def wal_of(path: Path) -> Path | None:
 def look(path: Path) -> None:
     """Check that a file is a store that this code knows, and change nothing.
 
-    Only the header is read, through SQLite's own file layer, which takes no locks for
-    that. Not by hand: closing our own descriptor would drop the locks of a connection
-    that this process may have open on the same file. Nor by an `immutable` connection:
-    it takes a store whose last checkpoint was cut short for damaged.
+    Only the header is read. Not by an `immutable` connection: it takes a store whose
+    last checkpoint was cut short for damaged.
 
     Raises:
         NotAStore: something else.
@@ -79,11 +86,28 @@ def look(path: Path) -> None:
     """
     if is_missing(path):
         raise CannotOpen(str(path), "there is no store", "check the path")
+    header = _header_of(path)
+    if header.startswith(MAGIC) and len(header) == HEADER:
+        layout, application = (
+            int.from_bytes(header[at : at + 4]) for at in (LAYOUT_AT, APPLICATION_AT)
+        )
+        _check_layout(path, application, layout)
+    elif not _interrupted(path):
+        raise NotAStore(str(path))
+
+
+def _header_of(path: Path) -> bytes:
+    """The file's first bytes, at most `HEADER`; `look` says what is raised.
+
+    Through SQLite's own file layer, which takes no locks for that. Not by hand: closing
+    our own descriptor would drop the locks of a connection that this process may have
+    open on the same file.
+    """
     flags = [apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB, 0]
     try:
         file = apsw.VFSFile("", str(path), flags)
         try:
-            header = file.xRead(min(HEADER, file.xFileSize()), 0)
+            header: bytes = file.xRead(min(HEADER, file.xFileSize()), 0)
         finally:
             file.xClose()
     except apsw.CantOpenError:
@@ -94,13 +118,12 @@ def look(path: Path) -> None:
         raise NotAStore(str(path)) from None
     except apsw.Error as error:
         raise StoreFailed(str(path), str(error)) from error
-    if header.startswith(MAGIC) and len(header) == HEADER:
-        layout, application = (
-            int.from_bytes(header[at : at + 4]) for at in (LAYOUT_AT, APPLICATION_AT)
-        )
-        _check_layout(path, application, layout)
-    elif not _interrupted(path):
-        raise NotAStore(str(path))
+    return header
+
+
+def in_wal_mode(path: Path) -> bool:
+    """Tell whether the file can only be read with what stands beside it."""
+    return _header_of(path)[READ_AT : READ_AT + 1] == b"\2"
 
 
 def _interrupted(path: Path) -> bool:
@@ -154,8 +177,8 @@ def create(path: Path) -> None:
     sync_folder(path.parent)
 
 
-def connect(path: Path, *, write: bool) -> apsw.Connection:
-    """Open a connection to a file that `look` has passed, and look again.
+def connect(path: Path, *, write: bool, at: Path | None = None) -> apsw.Connection:
+    """Open a connection to a file that `look` has passed, or to its copy; look again.
 
     What stands in the file itself may be older than its WAL, which only a connection
     reads. Closing it never checkpoints by itself: after an error nothing may be
@@ -168,7 +191,7 @@ def connect(path: Path, *, write: bool) -> apsw.Connection:
     """
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
     with errors_of(str(path)):
-        connection = apsw.Connection(str(path), flags=flags)
+        connection = apsw.Connection(str(at or path), flags=flags)
         connection.set_busy_timeout(BUSY_TIMEOUT)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         # Stored data must not be able to call functions through a doctored schema.

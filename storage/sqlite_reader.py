@@ -14,6 +14,7 @@ from .base_reader import Reader
 from .inbox import ANSWERS
 from .layout import EVENT_COLUMNS
 from .records import Command, Head, Record, Row, Snapshot, family_bounds
+from .sqlite_aside import connect_to_read
 from .sqlite_file import connect, errors_of
 
 __all__ = ["SqliteReader"]
@@ -35,12 +36,18 @@ LIMIT 100
 
 
 class SqliteReader(Reader):
-    """A read-only connection of its own."""
+    """A read-only connection of its own; to a copy, where it cannot be otherwise.
 
-    def __init__(self, path: Path, warn: Warn) -> None:
+    The owner's is always to the store, where the owner may write.
+    """
+
+    def __init__(self, path: Path, warn: Warn, *, owned: bool = False) -> None:
         super().__init__(warn)
         self._path = str(path)
-        self._connection = connect(path, write=False)
+        if owned:
+            self._connection = connect(path, write=False)
+        else:
+            self._connection, self.copied = connect_to_read(path)
 
     @property
     def durable_seq(self) -> int:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
 
+from perdure.storage.address import open_inbox
 from perdure.storage.erasure import Erasure
 from perdure.storage.errors import (
     CannotOpen,
@@ -196,6 +199,31 @@ def test_something_else_is_left_untouched(postgres: str) -> None:
         connection.execute("UPDATE perdure_owner SET layout = 9")
     with pytest.raises(NewerLayout, match="layout 9"):
         opened(postgres)
+
+
+def test_a_role_that_may_only_select_reads_and_sends_nothing(postgres: str) -> None:
+    bench = opened(postgres)
+    bench.append(bench.lease("task/1"), 1)
+    bench.commit()
+    role = f"r{secrets.token_hex(8)}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        found = connection.execute("SELECT current_schema()").fetchone()
+        assert found is not None
+        connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+        connection.execute(f"GRANT USAGE ON SCHEMA {found[0]} TO {role}")
+        connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {found[0]} TO {role}")
+        server = urlsplit(postgres)
+        place = server.netloc.rpartition("@")[2]
+        url = urlunsplit(server._replace(netloc=f"{role}:x@{place}"))
+        try:
+            with open_reader(url) as reader:
+                assert reader.load("task/1").head == 1
+            with pytest.raises(CannotOpen, match="may not write it here"):
+                open_inbox(url)
+        finally:
+            connection.execute(f"DROP OWNED BY {role}")
+            connection.execute(f"DROP ROLE {role}")
+    assert bench.journal.close()
 
 
 def test_an_address_that_is_none_is_named_without_its_password() -> None:

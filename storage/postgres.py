@@ -17,11 +17,24 @@ import psycopg
 from .backend import Batch, HeldUp, Opening, Warn
 from .base_reader import Reader
 from .errors import CannotOpen, Fenced, StoreFailed, StoreLocked, StoreTrouble
+from .postgres_arrays import (
+    BIGINT,
+    BIGINTS,
+    BYTEAS,
+    DOUBLES,
+    TEXTS,
+    bigint,
+    bigints,
+    byteas,
+    doubles,
+    texts,
+)
+from .postgres_calls import call, prepare
 from .postgres_erase import erase, is_scrub_due, rebuild
 from .postgres_reader import PostgresReader
 from .postgres_schema import LAYOUT, SCHEMA
 from .postgres_server import connect, errors_of, is_missing, look, shown
-from .records import Record, Snapshot, snapshot_checksum
+from .records import Row, Snapshot, snapshot_checksum
 
 __all__ = ["INBOX_CHANNEL", "PostgresBackend"]
 
@@ -32,26 +45,22 @@ SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted
     AND (classid::bigint << 32) + objid::bigint
         = 'perdure_owner'::regclass::oid::bigint
 """
-_APPEND = f"SELECT perdure_append({', '.join(['%s'] * 20)})"
-_COLUMNS = Record.__struct_fields__
+_APPEND = "perdure_append"
+_KEEP_SNAPSHOTS = "perdure_keep_snapshots"
 _STALE = "PD001"  # what perdure_append raises for another epoch
-_SNAPSHOT = """
-INSERT INTO perdure_snapshots
-SELECT %(stream)s, %(version)s, %(covers)s, %(state_schema)s, %(at)s, %(reason)s,
-    %(body)s, %(checksum)s
-WHERE EXISTS (SELECT 1 FROM perdure_records
-    WHERE seq = %(covers)s AND stream = %(stream)s AND version = %(version)s)
-ON CONFLICT (stream, version) DO UPDATE SET covers = EXCLUDED.covers,
-    state_schema = EXCLUDED.state_schema, at = EXCLUDED.at, reason = EXCLUDED.reason,
-    body = EXCLUDED.body, checksum = EXCLUDED.checksum
-"""
-_KEEP_TWO_SNAPSHOTS = """
-DELETE FROM perdure_snapshots WHERE stream = %(stream)s AND version NOT IN (
-    SELECT version FROM perdure_snapshots
-    WHERE stream = %(stream)s AND version <= %(version)s
-    ORDER BY version DESC LIMIT 2
+_APPEND_TYPES = (
+    BIGINT,
+    *(BIGINTS, TEXTS, BIGINTS, TEXTS, BIGINTS, TEXTS),  # seq to codec
+    *(DOUBLES, BIGINTS, BIGINTS, BYTEAS, BIGINTS),  # at to checksum
+    TEXTS,  # streams that begin
+    *(TEXTS, BYTEAS, BYTEAS),  # rows
+    *(TEXTS, BYTEAS),  # rows to delete
+    *(TEXTS, BYTEAS),  # blobs
 )
-"""
+_SNAPSHOT_TYPES = (
+    *(TEXTS, BIGINTS, BIGINTS, BIGINTS, DOUBLES, TEXTS),  # stream to reason
+    *(BYTEAS, BIGINTS),
+)
 
 
 class PostgresBackend:
@@ -109,6 +118,8 @@ class PostgresBackend:
         if not _value(connection, _LOCK):
             pid = _value(connection, _OWNER)
             raise StoreLocked(self.path, f"another runtime (server process {pid})")
+        prepare(connection, _APPEND, _APPEND_TYPES)
+        prepare(connection, _KEEP_SNAPSHOTS, _SNAPSHOT_TYPES)
         connection.execute(f"LISTEN {INBOX_CHANNEL}")
         self._epoch = _value(
             connection, "UPDATE perdure_owner SET epoch = epoch + 1 RETURNING epoch"
@@ -161,20 +172,27 @@ class PostgresBackend:
         records = batch.records
         kept = [r for r in batch.rows if r.value is not None]
         gone = [r for r in batch.rows if r.value is None]
-        connection.execute(
-            _APPEND,
-            (
-                self._epoch,
-                *([getattr(r, name) for r in records] for name in _COLUMNS),
-                sorted({r.stream for r in records if r.version == 1}),
-                *_keys(kept),
-                [r.value for r in kept],
-                *_keys(gone),
-                list(batch.blobs),
-                list(batch.blobs.values()),
-            ),
-            binary=True,
-        )
+        parameters = [
+            bigint(self._epoch),
+            bigints([r.seq for r in records]),
+            texts([r.stream for r in records]),
+            bigints([r.version for r in records]),
+            texts([r.type for r in records]),
+            bigints([r.schema_version for r in records]),
+            texts([r.codec for r in records]),
+            doubles([r.at for r in records]),
+            bigints([r.epoch for r in records]),
+            bigints([r.incarnation for r in records]),
+            byteas([r.body for r in records]),
+            bigints([r.checksum for r in records]),
+            texts([r.stream for r in records if r.version == 1]),
+            *_keys(kept),
+            byteas([r.value or b"" for r in kept]),
+            *_keys(gone),
+            texts(list(batch.blobs)),
+            byteas(list(batch.blobs.values())),
+        ]
+        call(connection, _APPEND, parameters)
 
     def rollback(self) -> None:
         """Forget the batch that `write` was given."""
@@ -199,30 +217,19 @@ class PostgresBackend:
 
         Their commit does not wait for the disk: the next flush covers it.
         """
-        connection = self._db
-        refused = []
+        parameters = [
+            texts([s.stream for s in snapshots]),
+            bigints([s.version for s in snapshots]),
+            bigints([s.covers for s in snapshots]),
+            bigints([s.state_schema for s in snapshots]),
+            doubles([s.at for s in snapshots]),
+            texts([s.reason for s in snapshots]),
+            byteas([s.body for s in snapshots]),
+            bigints([snapshot_checksum(s) for s in snapshots]),
+        ]
         with errors_of(self.path):
-            try:
-                connection.execute("BEGIN")
-                connection.execute("SET LOCAL synchronous_commit = off")
-                for snapshot in snapshots:
-                    values = {
-                        "checksum": snapshot_checksum(snapshot),
-                        **{
-                            name: getattr(snapshot, name)
-                            for name in Snapshot.__struct_fields__
-                        },
-                    }
-                    if connection.execute(_SNAPSHOT, values).rowcount == 0:
-                        refused.append(snapshot)
-                    else:
-                        connection.execute(_KEEP_TWO_SNAPSHOTS, values)
-                connection.execute("COMMIT")
-            except psycopg.Error:
-                if not connection.closed:
-                    connection.rollback()
-                raise
-        return refused
+            refused = call(self._db, _KEEP_SNAPSHOTS, parameters)
+        return [snapshots[int(place) - 1] for place in refused.split()]
 
     def reader(self, warn: Warn) -> Reader:
         """Return a reader on a connection of its own, closed with the backend."""
@@ -270,8 +277,8 @@ class PostgresBackend:
         return self._connection
 
 
-def _keys(rows: Sequence[Any]) -> tuple[list[str], list[bytes]]:
-    return [row.space for row in rows], [row.key.encode() for row in rows]
+def _keys(rows: Sequence[Row]) -> tuple[bytes, bytes]:
+    return texts([r.space for r in rows]), byteas([r.key.encode() for r in rows])
 
 
 def _value(connection: psycopg.Connection[tuple[Any, ...]], sql: str) -> Any:

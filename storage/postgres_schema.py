@@ -31,7 +31,7 @@ CREATE TABLE perdure_records (
     stream text COLLATE "C" NOT NULL,
     version bigint NOT NULL,
     type text NOT NULL,
-    schema_version integer NOT NULL,
+    schema_version bigint NOT NULL,
     codec text NOT NULL,
     at double precision NOT NULL,
     epoch bigint NOT NULL,
@@ -66,7 +66,7 @@ CREATE TABLE perdure_snapshots (
     stream text COLLATE "C" NOT NULL,
     version bigint NOT NULL,
     covers bigint NOT NULL,
-    state_schema integer NOT NULL,
+    state_schema bigint NOT NULL,
     at double precision NOT NULL,
     reason text NOT NULL,
     body bytea NOT NULL,
@@ -82,7 +82,7 @@ FROM perdure_records;
 CREATE FUNCTION perdure_append(
     ours bigint,
     seqs bigint[], streams text[], versions bigint[], types text[],
-    schema_versions integer[], codecs text[], ats double precision[], epochs bigint[],
+    schema_versions bigint[], codecs text[], ats double precision[], epochs bigint[],
     incarnations bigint[], bodies bytea[], checksums bigint[],
     fresh text[],
     kept_spaces text[], kept_keys bytea[], kept_values bytea[],
@@ -116,5 +116,38 @@ BEGIN
         INSERT INTO perdure_blobs SELECT * FROM unnest(digests, blobs)
             ON CONFLICT DO NOTHING;
     END IF;
+END $$;
+
+CREATE FUNCTION perdure_keep_snapshots(
+    streams text[], versions bigint[], covers bigint[], state_schemas bigint[],
+    ats double precision[], reasons text[], bodies bytea[], checksums bigint[]
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    kept text[];
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true); -- the next flush covers it
+    WITH written AS (
+        INSERT INTO perdure_snapshots SELECT s.* FROM unnest(
+                streams, versions, covers, state_schemas, ats, reasons, bodies,
+                checksums
+            ) AS s(stream, version, seq, state_schema, at, reason, body, checksum)
+            WHERE EXISTS (SELECT 1 FROM perdure_records AS r
+                WHERE r.seq = s.seq AND r.stream = s.stream AND r.version = s.version)
+        ON CONFLICT (stream, version) DO UPDATE SET covers = EXCLUDED.covers,
+            state_schema = EXCLUDED.state_schema, at = EXCLUDED.at,
+            reason = EXCLUDED.reason, body = EXCLUDED.body,
+            checksum = EXCLUDED.checksum
+        RETURNING stream
+    ) SELECT coalesce(array_agg(stream), '{}') INTO kept FROM written;
+    DELETE FROM perdure_snapshots AS old
+        USING unnest(streams, versions) AS new(stream, version)
+        WHERE old.stream = new.stream AND new.stream = ANY(kept)
+        AND old.version NOT IN (
+            SELECT s.version FROM perdure_snapshots AS s
+            WHERE s.stream = new.stream AND s.version <= new.version
+            ORDER BY s.version DESC LIMIT 2);
+    RETURN coalesce((SELECT string_agg(place::text, ' ') -- those not written, from 1
+        FROM unnest(streams) WITH ORDINALITY AS s(stream, place)
+        WHERE NOT stream = ANY(kept)), '');
 END $$;
 """

@@ -94,6 +94,7 @@ __all__ = [
     "RestAsked",
     "RetryAsked",
     "Ruling",
+    "ScratchDropped",
     "Settled",
     "SlotCame",
     "SlotDeferred",
@@ -118,6 +119,7 @@ __all__ = [
     "TaskQueued",
     "TaskResumed",
     "TaskSubmitted",
+    "TaskTrimmed",
     "TaskWoken",
     "TimerFired",
     "TimerSet",
@@ -902,6 +904,17 @@ class TaskClosed(Event, frozen=True, kw_only=True):
     status: Literal["completed", "failed", "cancelled"]
 
 
+class TaskTrimmed(Event, frozen=True, kw_only=True):
+    """Of an ended task: its scratch has been let go since second `trimmed_at`.
+
+    It stands where the first of that stood, and says how the task ended: `state` are
+    parts of a task's state by name. What comes after it in the stream is what stays.
+    """
+
+    trimmed_at: float
+    state: dict[str, Any]
+
+
 # ── task/<id>/recovery: written before anything else of the task is read ─────────
 
 
@@ -944,6 +957,7 @@ class EffectRegistered(Event, frozen=True, kw_only=True, omit_defaults=True):
     `edited` who made another call of the one that the model made, `undoes` the effect
     that it takes back, `holds` the steps that stopped half-way: what they did is kept
     until they go on. `counts_as` is what the tool says that its effects are.
+    Of one that is `trimmed`, arguments and results were let go after the task's end.
     """
 
     op: int
@@ -966,6 +980,7 @@ class EffectRegistered(Event, frozen=True, kw_only=True, omit_defaults=True):
     undoes: Undoes | None = None
     holds: tuple[str, ...] = ()
     counts_as: str = ""
+    trimmed: bool = False
 
 
 class EffectRecorded(Event, frozen=True, kw_only=True):
@@ -1349,6 +1364,21 @@ class TaskLeft(Event, frozen=True, kw_only=True):
     status: str
 
 
+class ScratchDropped(Event, frozen=True, kw_only=True):
+    """Retention let scratch of an ended task go: some of it, or with `over` the last.
+
+    So many `records` went, `emptied` stay without a text, and `values` are big values
+    that nothing names any more. `why` says why the rest of it stays, where it does.
+    """
+
+    task: str
+    records: int
+    emptied: int
+    values: int
+    over: bool
+    why: str = ""
+
+
 class TaskErased(Event, frozen=True, kw_only=True):
     """Somebody had an ended task erased, and its sub-tasks, at second `erased_at`.
 
@@ -1413,6 +1443,7 @@ EVENTS: tuple[type[Event], ...] = (
     RecoveryDeclared,
     TaskClosing,
     TaskClosed,
+    TaskTrimmed,
     RecoveryBegan,
     ProgressMade,
     RecoveriesForgiven,
@@ -1452,6 +1483,7 @@ EVENTS: tuple[type[Event], ...] = (
     TaskLeft,
     QueueReopened,
     ProgressSeen,
+    ScratchDropped,
     TaskErased,
 )
 

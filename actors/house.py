@@ -38,6 +38,7 @@ class House:
         new_id: makes ids of tasks; the only source of randomness.
         resume: start the unfinished tasks of earlier processes, or hold them.
         journal, open_journal: the open store, and how to open it again after it failed.
+        retention: for how many seconds ended tasks keep their scratch; None: for good.
         unknown_price: what becomes of a model call whose price nobody gave, where cost
             is limited.
         heard: told what models say while they still write; must be short.
@@ -60,6 +61,7 @@ class House:
         heard: Callable[[Piece], None],
         unknown_price: Literal["refuse", "warn"] = "refuse",
         limits: Mapping[str, RateLimit] | None = None,
+        retention: float | None = None,
     ) -> None:
         self.system = system
         self.codec = codec
@@ -72,6 +74,7 @@ class House:
         self.new_id = new_id
         self.resume = resume
         self.unknown_price = unknown_price
+        self.retention = retention
         self.heard = heard
         self.held: set[str] | None = None  # by admission, when it first starts
         self.withdrawn = Withdrawn()

@@ -11,6 +11,7 @@ __all__ = [
     "CALLER_KEYS",
     "DOUBTS",
     "EFFECT_KEYS",
+    "ENDED_ROWS",
     "EVIDENCE",
     "FACTS",
     "FACTS_PAST",
@@ -57,6 +58,7 @@ APPROVAL_ANSWERS = "approval_answer"  # what was answered
 CALLER_KEYS = "caller_key"  # effects that their caller named, by the effect's key
 DOUBTS = "doubt"  # effects whose outcome is unknown, by their id
 EFFECT_KEYS = "effect_key"  # effects that left their ledger's state, by step and key
+ENDED_ROWS = "ended"  # who has scratch yet, by the second of its end
 EVIDENCE = "evidence"  # where the result of each closed operation is recorded
 FACTS = "fact"  # what is known now, by scope, layer, and a digest of subject and key
 FACTS_PAST = "fact_past"  # what is over, likewise, and by its id

@@ -65,6 +65,7 @@ NAMES: dict[str, str] = {
     "RecoveriesForgiven": "recovery.forgiven",
     "TaskClosing": "task.closing",
     "TaskClosed": "task.closed",
+    "TaskTrimmed": "task.trimmed",
     "EffectRegistered": "effect.registered",
     "EffectRecorded": "effect.recorded",
     "EffectProbed": "effect.probed",
@@ -101,6 +102,7 @@ NAMES: dict[str, str] = {
     "TaskLeft": "queue.left",
     "QueueReopened": "queue.reopened",
     "ProgressSeen": "queue.progressed",
+    "ScratchDropped": "retention.dropped",
     "TaskErased": "task.erased",
 }
 

@@ -29,6 +29,7 @@ from .actors.events import (
     StepRetried,
     StepStarted,
     TaskErased,
+    TaskTrimmed,
 )
 from .actors.ledger import entry as ledger
 from .actors.ledger.entry import Entry, LedgerState
@@ -38,6 +39,7 @@ from .actors.task.opinions import question_of
 from .actors.task.recovery import exchanges, operations, view_of
 from .actors.task.state import TaskState
 from .actors.task.summaries import subject_of
+from .actors.task.trimmed import why_gone
 from .errors import Misuse
 from .folds import whole
 from .storage.errors import Undecodable
@@ -78,6 +80,7 @@ def render_again(reader: Reader, task: str, op: int) -> Rendered:
     stream = whole(reader, f"task/{task}")
     if stream and isinstance(stream[0][1], TaskErased):
         raise Misuse(f"task {task} was erased by {stream[0][1].by}: no request is left")
+    _refuse_trimmed(task, stream)
     record, built = _request(stream, task, op)
     state = _task_at(stream, built.view)
     decided = state.ops[op].action
@@ -168,9 +171,19 @@ def _summed_up(fates: Sequence[Fate], state: TaskState) -> tuple[Fate, ...]:
 
 
 def rounds(reader: Reader, task: str) -> list[int]:
-    """The operations that are model calls which a request was built for, in order."""
+    """The operations that are model calls which a request was built for, in order.
+
+    Raises Misuse where retention has let them go.
+    """
     stream = whole(reader, f"task/{task}")
+    _refuse_trimmed(task, stream)
     return sorted({e.op for _, e in stream if isinstance(e, RequestBuilt)})
+
+
+def _refuse_trimmed(task: str, stream: Sequence[tuple[Record, Event]]) -> None:
+    for _, event in stream:
+        if isinstance(event, TaskTrimmed):
+            raise Misuse(why_gone(task, event.trimmed_at, "no request is left"))
 
 
 def _lacks(stream: Sequence[tuple[Record, Event]], version: int) -> bool:

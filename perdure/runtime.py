@@ -46,6 +46,7 @@ from .submission import (
     agents_by_name,
     baseline_with,
     limits_by_service,
+    retention_of,
 )
 from .submitting import Submitting
 from .supervision.dispatch import Dispatcher, PoolDispatcher
@@ -88,6 +89,9 @@ class Runtime(Submitting, ErasingCalls):
         recall: a `Vectors`, which has `recall` search by meaning as well as by words.
         unknown_price: what a limit of cost does to a task whose agent has no price:
             ``refuse`` it, or ``warn`` in the log and leave its cost unlimited.
+        retention: how long a task that ended keeps what is not its result, its effects
+            or its books: seconds, or a text such as ``"30d"``; None or ``"forever"``
+            keeps all.
 
     Raises:
         Misuse: naming the option, the value and the fix.
@@ -110,6 +114,7 @@ class Runtime(Submitting, ErasingCalls):
         dispatcher: Dispatcher | None = None,
         recall: Vectors | None = None,
         unknown_price: Literal["refuse", "warn"] = "refuse",
+        retention: float | str | None = "30d",
     ) -> None:
         self.baseline = baseline_with(baseline, active)
         self._agents = agents_by_name(agents, self.baseline)
@@ -120,6 +125,7 @@ class Runtime(Submitting, ErasingCalls):
             raise Misuse(f"unknown_price={unknown_price!r}: give 'refuse' or 'warn'")
         if not isinstance(store, str | os.PathLike | Backend):
             raise Misuse(f"store={store!r} is no path; name the store's file")
+        kept_for = retention_of(retention)
         check_log(log, store)
         check_vectors(recall)
         self._store = store
@@ -170,6 +176,7 @@ class Runtime(Submitting, ErasingCalls):
             open_journal=self._open_again,
             journal=journal,
             unknown_price=unknown_price,
+            retention=kept_for,
             limits=limited,
             heard=self._watchers.say,
         )

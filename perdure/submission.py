@@ -10,10 +10,16 @@ from .actors.agent import Agent
 from .actors.baseline import Baseline
 from .actors.budget.account import Budget
 from .actors.context.measures import counts_tokens
-from .actors.windows.limit import RateLimit
+from .actors.windows.limit import RateLimit, seconds_of
 from .errors import Misuse
 
-__all__ = ["agents_by_name", "baseline_with", "limits_by_service", "unpriced"]
+__all__ = [
+    "agents_by_name",
+    "baseline_with",
+    "limits_by_service",
+    "retention_of",
+    "unpriced",
+]
 
 
 def baseline_with(baseline: Baseline | None, active: int | None) -> Baseline:
@@ -26,6 +32,22 @@ def baseline_with(baseline: Baseline | None, active: int | None) -> Baseline:
     if type(active) is not int or active < 1:
         raise Misuse(f"active={active!r} must be a whole number of at least 1")
     return msgspec.structs.replace(found, active_tasks=active)
+
+
+def retention_of(span: float | str | None) -> float | None:
+    """The seconds that ended tasks keep their scratch; None: for good.
+
+    Raises Misuse for what says no span.
+    """
+    if span is None or span == "forever":
+        return None
+    seconds = seconds_of(span)
+    if seconds is None:
+        raise Misuse(
+            f"retention={span!r} must be seconds, over 0 and up to a year, or a text "
+            "such as '12h' or '30d'; None or 'forever' keeps all"
+        )
+    return seconds
 
 
 def unpriced(agent: Agent, budget: Budget | None, pool: Budget) -> str:

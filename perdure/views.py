@@ -103,7 +103,8 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
 
     `said` is what the agent said of where the task stands before that paused for money,
     `undone` how many effects were taken back, `undoable` how many still can be;
-    `condition` names the condition that stopped its loop, where one did.
+    `condition` names the condition that stopped its loop, where one did; `trimmed` is
+    the second since the epoch at which its scratch was let go.
     """
 
     task: str
@@ -139,6 +140,7 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
     plans: tuple[PlanLine, ...] = ()
     condition: str = ""
     judged: tuple[JudgedLine, ...] = ()
+    trimmed: float | None = None
 
 
 def find(reader: Reader, text: str) -> str:
@@ -241,6 +243,7 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
         plans=plan_lines(history),
         undone=state.undone,
         condition=row.condition,
+        trimmed=state.trimmed or None,
         undoable=len(reader.rows(names.UNDOS, undo_prefix(task))),
     )
 

@@ -21,7 +21,9 @@ from .actors.events import CallTool, EffectRecorded, EffectRegistered, Event
 from .actors.evidence import evidence_id
 from .actors.rules import said
 from .actors.task import state as task_state
+from .actors.task.rows import ENDED
 from .actors.task.state import Op, TaskState
+from .actors.task.trimmed import why_gone
 from .errors import Misuse
 from .folds import event_of, family
 from .storage.reader import Reader
@@ -147,7 +149,8 @@ class _Call(msgspec.Struct, kw_only=True):
 def checkpoint(reader: Reader, task: str, at: int | None = None) -> Checkpoint:
     """The document of a task, by its id, as of `at` or as of now.
 
-    Raises Misuse where the task has no record so early, or was erased.
+    Raises Misuse where the task has no record so early, was erased, or where `at` is
+    before the end of one whose scratch was let go.
     """
     last = reader.durable_seq if at is None else min(at, reader.durable_seq)
     history = [
@@ -162,6 +165,9 @@ def checkpoint(reader: Reader, task: str, at: int | None = None) -> Checkpoint:
     state = TaskState()
     for event in own:
         state = task_state.apply(state, event)
+    if state.trimmed and state.status not in ENDED:
+        what = "only its end is left"
+        raise Misuse(why_gone(task, state.trimmed, what))
     books = AccountState()
     for record, event in history:
         if record.stream == names.account(task):

@@ -56,7 +56,8 @@ class EffectLine(msgspec.Struct, frozen=True, kw_only=True):
 
     `id` names the effect, whatever the attempt; `since` is when it took its status, in
     seconds since the epoch. `reused` is the operation whose record answered it without
-    a run, `undoes` the effect that it takes back; `result` is whole up to 16 KiB.
+    a run, `undoes` the effect that it takes back; `result` is whole up to 16 KiB. Where
+    it is `trimmed`, retention has let arguments and result go.
     """
 
     id: str
@@ -76,6 +77,7 @@ class EffectLine(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str = ""
     result: str = ""
     error: str = ""
+    trimmed: bool = False
 
 
 def effects(reader: Reader, task: str) -> list[EffectLine]:
@@ -100,6 +102,7 @@ def effects(reader: Reader, task: str) -> list[EffectLine]:
                     reused=event.reused,
                     undoes=_undoes(task, event),
                     arguments=event.arguments,
+                    trimmed=event.trimmed,
                 )
             case events.EffectRecorded():
                 line = found[event.op, event.attempt]

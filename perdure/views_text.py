@@ -110,6 +110,7 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
         ("group", sheet.group),
         ("priority", str(sheet.priority or "")),
         ("deadline", "" if sheet.deadline is None else time_text(sheet.deadline)),
+        ("scratch", _scratch(sheet)),
         ("goal", sheet.goal),
         ("constraints", "\n".join(sheet.constraints)),
         ("inputs", value_text(sheet.inputs) if sheet.inputs else ""),
@@ -141,6 +142,11 @@ def sheet_text(sheet: TaskSheet) -> Iterator[str]:
     yield from map(_recovery, sheet.recoveries)
 
 
+def _scratch(sheet: TaskSheet) -> str:
+    at = sheet.trimmed
+    return "" if at is None else f"let go at {time_text(at)}, after its retention"
+
+
 def effects_text(effects: Sequence[EffectLine]) -> Iterator[str]:
     """The ledger: each attempt with the statuses it went through."""
     if not effects:
@@ -168,7 +174,7 @@ def effects_text(effects: Sequence[EffectLine]) -> Iterator[str]:
                 time_text(one.since),
                 _history(one),
                 one.request_id,
-                short(one.arguments, ARGUMENTS),
+                "(let go)" if one.trimmed else short(one.arguments, ARGUMENTS),
             )
             for one in effects
         ),

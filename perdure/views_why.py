@@ -25,6 +25,7 @@ from .actors.guard.tried import Tried
 from .actors.task import state as task_state
 from .actors.task.conditions import CONDITIONS
 from .actors.task.state import TaskState
+from .actors.task.trimmed import why_gone
 from .errors import Misuse
 from .folds import event_of, family
 from .storage.reader import Reader
@@ -137,8 +138,8 @@ def why(
 ) -> Why:
     """The story of a task, by its id; of one step, or from its last iterations on.
 
-    Raises Misuse where the task was erased, has no such step, or `last` is no number
-    of at least 1.
+    Raises Misuse where the task was erased, its scratch was let go, it has no such
+    step, or `last` is no number of at least 1.
     """
     if last is not None and last < 1:
         raise Misuse(f"last={last} must be at least 1: so many iterations are shown")
@@ -202,6 +203,9 @@ class _Story:
         match event:
             case events.TaskErased(by=by):
                 raise Misuse(f"the task was erased by {by}: nothing is left to explain")
+            case events.TaskTrimmed(trimmed_at=at):
+                task = events.task_of(record.stream)
+                raise Misuse(why_gone(task, at, "no decision is left to explain"))
             case DecisionMade(action=CallModel(purpose="work")):
                 self._iteration(record, event, before, "model")
             case DecisionMade(action=FinishStep(result=said)):

@@ -53,7 +53,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
         but: the id of a command that stays as it is.
         commands: ids of further commands that lose their words.
         gone: seqs of records that go, by stream; the stream closes up, so that its
-            versions go on without a gap, and its snapshots go.
+            versions go on without a gap. Its snapshots go, even where no record does.
         scrub: see that no byte is left in any file; without, the room is only free.
     """
 

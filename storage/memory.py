@@ -88,10 +88,10 @@ class MemoryStore:
             if one.seq not in others and erasure.covers(one.stream):
                 continue
             record = redacted(one, others[one.seq]) if one.seq in others else one
-            stream = self.streams.setdefault(record.stream, [])
-            if record.version != len(stream) + 1 and record.stream in erasure.gone:
-                record = moved(record, len(stream) + 1)
-            stream.append(record)
+            before = self.streams.setdefault(record.stream, [])
+            if record.version != len(before) + 1 and record.stream in erasure.gone:
+                record = moved(record, len(before) + 1)
+            before.append(record)
             log.append(record)
         self.log = log
         for kept in (self.snapshots, self.flushed_snapshots):

@@ -83,6 +83,7 @@ def _close_up(
     connection: psycopg.Connection[Any], stream: str, seqs: list[int]
 ) -> None:
     run = connection.execute
+    run("DELETE FROM perdure_snapshots WHERE stream = %s", (stream,))
     first = run(
         "SELECT min(version) FROM perdure_records WHERE stream = %s AND seq = ANY(%s)",
         (stream, seqs),
@@ -93,7 +94,6 @@ def _close_up(
         "DELETE FROM perdure_records WHERE stream = %s AND seq = ANY(%s)",
         (stream, seqs),
     )
-    run("DELETE FROM perdure_snapshots WHERE stream = %s", (stream,))
     before = first[0] - 1
     left = run(
         f"SELECT {RECORD_COLUMNS} FROM perdure_records "  # noqa: S608 - constants only

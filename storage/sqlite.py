@@ -31,6 +31,7 @@ from .sqlite_file import (
     look,
     wal_of,
 )
+from .sqlite_pack import is_loose, pack
 from .sqlite_reader import SqliteReader
 from .sqlite_tidy import Tidying, give_back, has_room
 
@@ -245,8 +246,9 @@ class SqliteBackend:
     def tidy(self, *, idle: bool) -> bool:
         """Copy a long WAL into the file, so that it starts over from its beginning.
 
-        When idle, copy whatever it holds and cut it to nothing, and then give room that
-        is free back, a few pages at a time. Returns whether there is more to do.
+        When idle, copy whatever it holds and cut it to nothing, and then gather room
+        that is free and give it back, a few pages at a time. Returns whether there is
+        more to do.
         """
         if idle and self._scrub_due:
             self._scrub_again()
@@ -368,12 +370,13 @@ class SqliteBackend:
         self._readers.clear()
 
     def _give_back(self) -> None:
-        """Cut some of its free room off the file; more when it is idle again."""
+        """Gather what is free, or cut some of it off; more when it is idle again."""
         try:
             with errors_of(self.path):
-                if has_room(self._db):
+                step = pack if is_loose(self._db) else give_back
+                if step is pack or has_room(self._db):
                     self._begin()
-                    give_back(self._db)
+                    step(self._db)
                     self._db.execute("COMMIT")
         except StoreTrouble:
             self.rollback()  # it is tried again when idle

@@ -15,6 +15,7 @@ from .erasure import ERASED, SCRUB, Erasure, Redaction, digests_in, moved, redac
 from .inbox import ANSWERS
 from .layout import EVENT_COLUMNS
 from .records import Record, in_family
+from .sqlite_pack import note_loose
 
 __all__ = ["erase", "finish", "is_scrub_due", "rebuild"]
 
@@ -49,6 +50,9 @@ def erase(connection: apsw.Connection, erasure: Erasure) -> None:
             "INSERT OR REPLACE INTO rows (space, key, value) VALUES (?, ?, ?)",
             (SCRUB, "due", b"true"),
         )
+        return
+    seqs = [seq for seqs in erasure.gone.values() for seq in seqs]
+    note_loose(connection, [*seqs, *kept])
 
 
 def is_scrub_due(connection: apsw.Connection) -> bool:
@@ -109,8 +113,9 @@ def _close_up(connection: apsw.Connection, stream: str, seqs: tuple[int, ...]) -
     stream_id = connection.execute(
         "SELECT id FROM streams WHERE name = ?", (stream,)
     ).get
-    if stream_id is None or not seqs:
+    if stream_id is None:
         return
+    connection.execute("DELETE FROM snapshots WHERE stream_id = ?", (stream_id,))
     mine = "WHERE stream_id = ? AND seq = ?"
     first = "SELECT min(version) FROM records " + mine  # noqa: S608 - a constant
     found = [connection.execute(first, (stream_id, seq)).get for seq in seqs]
@@ -121,7 +126,6 @@ def _close_up(connection: apsw.Connection, stream: str, seqs: tuple[int, ...]) -
         "DELETE FROM records " + mine,  # noqa: S608 - a constant
         [(stream_id, seq) for seq in seqs],
     )
-    connection.execute("DELETE FROM snapshots WHERE stream_id = ?", (stream_id,))
     before = min(versions) - 1
     left = _all(connection, _BEHIND, stream_id, before)
     for version, values in enumerate(left, before + 1):

@@ -20,7 +20,7 @@ __all__ = ["Tidying", "give_back", "has_room"]
 WAL_PAGES = 1000  # a checkpoint is due above
 WAL_HELD = 64 * 1024 * 1024  # bytes from which a WAL that cannot start over is told of
 READ_MARKS = (123, 127)  # bytes of the -shm that are locked by who reads a WAL
-VACUUM_FROM = 64  # free pages that are worth giving back
+VACUUM_FROM = 16  # free pages that are worth giving back
 VACUUM_STEP = 1024  # pages given back at a time
 
 

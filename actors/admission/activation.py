@@ -29,6 +29,7 @@ from ..protocol import Allocate, Order, Stopped, WakeAgain
 from ..requests import BACKSTOP
 from ..task.rows import COMES, TaskRow, Wake, queued_row, timer_row
 from .queue import ENDING, REGISTER
+from .retention import ended_row
 
 if TYPE_CHECKING:
     from .actor import Admission
@@ -332,7 +333,9 @@ class Activation:
         admission = self._admission
         place = admission.state.tasks[left.task]
         if not place.parent:
-            admission.append(left)
+            now = admission.house.now()
+            admission.append(left, rows=[ended_row(left.task, now)])
+            admission.retention.left(now)
             self._forget(left.task)
             hit("admission.left", place.agent)
             return

@@ -58,6 +58,7 @@ from .isolation import Isolation
 from .pausing import Pausing
 from .questions import Questions
 from .queue import QueueState, apply, due
+from .retention import GoOn, LookBack, Retention
 from .retrying import Retries
 from .steering import Steering
 from .verdicts import Verdicts
@@ -96,6 +97,7 @@ class Admission(Durable[QueueState]):
         self.forks = Forks(self)
         self.verdicts = Verdicts(self)
         self.erasing = Erasing(self)
+        self.retention = Retention(self)
         self.gate = Gate(self)
         self.isolation = Isolation(self)
         self.drains: list[Promise] | None = None
@@ -144,6 +146,7 @@ class Admission(Durable[QueueState]):
             if place.lacks_agent and known:
                 self.callers.wake(task, f"agent {place.agent} is registered")
         self.pausing.opened()
+        self.retention.opened()
         self.commands.look()
         self._admit()
 
@@ -184,6 +187,10 @@ class Admission(Durable[QueueState]):
                 self.verdicts.resolve(message)
             case Erase():
                 self.erasing.erase(message)
+            case LookBack():
+                self.retention.look()
+            case GoOn():
+                self.retention.go_on()
             case InboxChanged():
                 self.commands.look()
             case Enlarged(grant=grant, refusal=refusal):

@@ -51,6 +51,11 @@ class Erasing:
         self._waits = False  # for its task to leave, which has just ended
         self._forked: dict[str, str] = {}  # made since the search began, by fork
 
+    @property
+    def busy(self) -> bool:
+        """Whether an erasure is under way."""
+        return bool(self._asked)
+
     def erase(self, message: Erase) -> None:
         """Have a task erased once those before it are; say so when it is durable."""
         self._asked.append(message)

@@ -19,6 +19,7 @@ from ..events import (
     ProgressSeen,
     QuestionAnswered,
     QueueReopened,
+    ScratchDropped,
     TaskActivated,
     TaskErased,
     TaskLeft,
@@ -230,6 +231,7 @@ def apply(state: QueueState, event: Event) -> QueueState:
             | ExpiryNear()
             | EffectResolved()
             | CommandApplied()
+            | ScratchDropped()
             | TaskErased()
         ):
             return change(state, version=version)

@@ -32,7 +32,15 @@ from ..events import (
 )
 from ..memory.lineage import forks_of
 from ..memory.wordless import commands_about, without_words
-from ..names import ADMISSION, APPROVALS, MEMORY, QUESTIONS, TASK_ROWS, family
+from ..names import (
+    ADMISSION,
+    APPROVALS,
+    ENDED_ROWS,
+    MEMORY,
+    QUESTIONS,
+    TASK_ROWS,
+    family,
+)
 from ..task.rows import ERASED, TaskRow
 
 __all__ = ["Search", "wordless"]
@@ -152,6 +160,11 @@ class Search:
             msgspec.json.decode(value, type=TaskRow) for value in values if value
         ]
         self.forks = forks_of(self._reader, [row.task for row in self.tasks])
+        self._named |= {
+            (ENDED_ROWS, row.key)
+            for row in self._reader.rows(ENDED_ROWS)
+            if row.key.partition("/")[2] == self.task
+        }
         scopes = {f"task:{row.task}" for row in self.tasks}
         self._commands = commands_about(
             self._reader.sent([""]), lambda fact: fact.get("scope") in scopes

@@ -20,6 +20,7 @@ from ..protocol import Fork
 from ..task.rows import ERASED, TaskRow
 from ..task.standing import newest
 from ..task.state import TaskState, apply
+from ..task.trimmed import why_gone
 
 if TYPE_CHECKING:
     from ..events import Event
@@ -94,6 +95,8 @@ class Source:
     def _over(self) -> bool:
         if self.state.submitted is None:
             raise Misuse(f"there is no task {self._asked.task!r}")
+        if at := self.state.trimmed:
+            raise Misuse(why_gone(self._asked.task, at, "no fork can begin there"))
         return False
 
     @property

@@ -20,7 +20,14 @@ from ...supervision.dispatch import Background, Dispatcher
 from ..executor.executor import Executor, Outcome, Work
 from ..names import MEMORY
 from .index import Index, IndexBroken, remove
-from .record import Decode, answer, belongs, forget_erased, take_page
+from .record import (
+    Decode,
+    answer,
+    belongs,
+    forget_erased,
+    take_anew,
+    take_page,
+)
 from .searching import Hit, Question
 from .vectors import BATCH, EMBEDDED, Vectors, nearest, unit_vectors
 from .words import wanted
@@ -40,10 +47,16 @@ class _Job:
     """A question or an order at hand."""
 
     def __init__(
-        self, asked: Question | None, forget: Sequence[str], reply: Reply
+        self,
+        asked: Question | None,
+        forget: Sequence[str],
+        reply: Reply,
+        *,
+        anew: bool = False,
     ) -> None:
         self.asked = asked
         self.forget = forget
+        self.takes_anew = anew  # what is left of these tasks
         self.reply = reply
         self.begun = False  # the index was held against the log
         self.failures = 0
@@ -122,6 +135,13 @@ class Library:
         else:
             reply([])
 
+    def renew(self, tasks: Sequence[str]) -> None:
+        """Hold of these tasks what is left of them since their scratch was let go."""
+        with self._lock:
+            made = self._index is not None or self._on_disk()
+        if made:
+            self._add(_Job(None, tasks, _nobody, anew=True))
+
     def _on_disk(self) -> bool:
         return self._path is not None and self._path.exists()
 
@@ -189,7 +209,10 @@ class Library:
             job.begun = True
         if job.asked is None:
             for task in job.forget:
-                index.forget(task)
+                if job.takes_anew:
+                    take_anew(index, reader, self._decode, task)
+                else:
+                    index.forget(task)
             return []
         if not job.embedding and take_page(index, reader, self._decode):
             return None
@@ -300,6 +323,10 @@ class Library:
         ids = [id_ for id_, _ in job.texts]
         self._index.add_vectors(zip(ids, made, strict=False))
         return True
+
+
+def _nobody(_: list[Hit] | str) -> None:
+    """Nobody waits for this."""
 
 
 def _by(aim: array[float]) -> Callable[[Index, Question, int], Sequence[int]]:

@@ -23,7 +23,15 @@ from .index import Index, Mark, Place, Row
 from .searching import Hit, Question, merged, snippet
 from .words import wanted
 
-__all__ = ["Decode", "answer", "belongs", "forget_erased", "take_page", "take_task"]
+__all__ = [
+    "Decode",
+    "answer",
+    "belongs",
+    "forget_erased",
+    "take_anew",
+    "take_page",
+    "take_task",
+]
 
 PAGE = 200  # records that are taken in at a time
 WIDE = 4  # how many times as many are ranked where two rankings are merged
@@ -68,6 +76,17 @@ def take_task(index: Index, reader: Reader, decode: Decode, task: str) -> None:
         seen = records[-1].seq
 
 
+def take_anew(index: Index, reader: Reader, decode: Decode, task: str) -> None:
+    """Take in what is left of a task whose scratch was let go, in place of what was."""
+    index.end_calls(task)
+    index.drop(index.places(task))
+    seen, mark = 0, index.mark
+    while records := _page(reader, seen, f"task/{task}"):
+        seen = records[-1].seq
+        known = [record for record in records if record.seq <= mark.seq]
+        _take_all(index, reader, decode, known, mark)
+
+
 def _page(reader: Reader, seen: int, family: str | None) -> list[Record]:
     try:
         return reader.records(seen, PAGE, family)
@@ -76,12 +95,16 @@ def _page(reader: Reader, seen: int, family: str | None) -> list[Record]:
 
 
 def _take_all(
-    index: Index, reader: Reader, decode: Decode, records: Sequence[Record]
+    index: Index,
+    reader: Reader,
+    decode: Decode,
+    records: Sequence[Record],
+    mark: Mark | None = None,
 ) -> None:
     if not records:
         return
     last = records[-1]
-    with index.page(Mark(seq=last.seq, checksum=last.checksum)):
+    with index.page(mark or Mark(seq=last.seq, checksum=last.checksum)):
         for record in records:
             if record.type in _TYPES and (task := task_of(record.stream)):
                 _take(index, reader, decode, task, record)

@@ -88,6 +88,7 @@ LEFT = frozenset(  # what is open, counted, asked anew, or the source's alone
         "submitted",
         "summary",
         "tried",
+        "trimmed",
         "undo_failed",
         "undone",
         "version",

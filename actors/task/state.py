@@ -64,6 +64,7 @@ from ..events import (
     TaskPaused,
     TaskResumed,
     TaskSubmitted,
+    TaskTrimmed,
     TimerFired,
     TimerSet,
 )
@@ -80,6 +81,7 @@ from . import (
     steered,
     stepping,
     summarised,
+    trimmed,
 )
 from .asked import Question
 from .calibration import Seen
@@ -157,6 +159,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     outcome: TaskClosing | None = None
     fixed: str = ""  # the layer that the newest request began with
     seen: Seen = Seen()  # what its provider counts for the estimate of tokens
+    trimmed: float = 0.0  # since when the stream is without what led to its end
 
     @property
     def step(self) -> StepRecord | None:
@@ -188,6 +191,8 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
 
 def apply(state: TaskState, event: Event) -> TaskState:
     """Fold one event of the task's stream."""
+    if state.trimmed:
+        return trimmed.after(state, event)
     return followed(state, _applied(state, event), event)
 
 
@@ -307,6 +312,8 @@ def _applied(state: TaskState, event: Event) -> TaskState:
             return change(state, status="closing", outcome=event, steps=steps)
         case TaskClosed(status=status):
             return change(state, status=status)
+        case TaskTrimmed():
+            return trimmed.ended(state, event)
         case TaskErased():
             return state
     raise TypeError(f"{type(event).__name__} does not belong to a task")

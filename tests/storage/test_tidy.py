@@ -89,6 +89,30 @@ def test_the_file_shrinks_when_idle_by_what_went(path: Path) -> None:
     assert bench.load("task/2").head == 60
 
 
+def test_the_room_between_records_that_stay_is_given_back_too(path: Path) -> None:
+    bench = Bench(SqliteBackend(path))
+    one, two = bench.lease("task/1"), bench.lease("task/2")
+    body = b'"%s"' % (b"x" * 400)
+    for version in range(1, 6_001):
+        bench.append(one, version, body=body)
+        bench.append(two, version, body=body)
+    bench.commit()
+    kept = bench.load("task/2").records
+    while bench.timers:
+        bench.pass_time()
+    before = path.stat().st_size
+    let_go(bench)
+    while bench.timers:
+        bench.pass_time()
+    assert path.stat().st_size < 0.6 * before
+    assert bench.load("task/2").records == kept
+    assert [one.seq for one in bench.load("task/1").records] == [1]
+    bench.journal.close()
+    again = Bench(SqliteBackend(path))
+    assert again.load("task/2").records == kept
+    assert again.read(lambda reader: reader.damage()) == []
+
+
 def test_it_shrinks_in_small_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_tidy, "VACUUM_STEP", 200)
     bench = grown(path)

@@ -98,6 +98,19 @@ class TrimContract:
         trim(bench, records[1])
         assert bench.read(lambda reader: reader.snapshots("task/1")) == []
 
+    @needs("snapshots")
+    def test_snapshots_go_where_no_record_does(self, world: World) -> None:
+        bench, records = grown(world)
+        bench.journal.snapshot(snapshot_of(records[4]))
+        bench.commit()
+        bench.journal.append(
+            [(bench.lease("pool"), [draft("pool", 1)])],
+            Erasure(gone={"task/1": ()}, scrub=False),
+        )
+        bench.commit()
+        assert bench.read(lambda reader: reader.snapshots("task/1")) == []
+        assert bench.load("task/1").records == tuple(records)
+
     def test_whoever_wrote_the_stream_is_fenced(self, world: World) -> None:
         bench, records = grown(world)
         lease = bench.lease("task/1")

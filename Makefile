@@ -35,15 +35,13 @@ types: $(INSTALLED)
 floors: $(INSTALLED)
 	$(BIN)/python .ci/floors.py build/floors
 
-# The short form of every bench that exists.
+# The short form of every bench that exists, into bench/RESULTS.md and its plot; with a
+# PostgreSQL server where one is installed.
 bench: $(INSTALLED)
-	@set -e; for bench in bench/*.py; do \
-		case $$bench in bench/common.py|bench/liars.py) continue;; esac; \
-		echo "== $$bench --short"; $(BIN)/python $$bench --short; \
-	done
+	.ci/postgres --installed $(BIN)/python bench/all.py --short
 
 clean:
-	rm -rf $(VENV) .venvs build perdure.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venvs bench/peers/.venvs build perdure.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("perdure needs Python 3.11 or newer, this is %d.%d: run make with PYTHON=python3.11" % sys.version_info[:2])'

@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-__all__ = ["finish", "heading", "options"]
+__all__ = ["facts", "finish", "heading", "options"]
 
 
 def options(description: str) -> argparse.ArgumentParser:
@@ -23,7 +23,8 @@ def options(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def machine() -> dict[str, Any]:
+def facts() -> dict[str, Any]:
+    """What a figure depends on that is not in the code."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -34,8 +35,8 @@ def machine() -> dict[str, Any]:
 
 def heading(arguments: argparse.Namespace, *caveats: str) -> None:
     """Print the seed, the machine and what the figures below do not say."""
-    facts = ", ".join(f"{name} {value}" for name, value in machine().items())
-    print(f"seed {arguments.seed}; {facts}")
+    about = ", ".join(f"{name} {value}" for name, value in facts().items())
+    print(f"seed {arguments.seed}; {about}")
     for caveat in caveats:
         print(f"note: {caveat}")
 

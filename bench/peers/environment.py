@@ -24,7 +24,7 @@ def environment(folder: Path, requirements: tuple[str, ...]) -> Path | None:
     if made.is_file() and made.read_text() == wanted:
         return python
     print(f"installing {', '.join(requirements)}", flush=True)
-    install = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+    install = ("-m", "pip", "install", "--quiet", "--retries", "1")
     for command in (
         [sys.executable, "-m", "venv", "--clear", str(folder)],
         [str(python), *install, *requirements],

@@ -30,7 +30,7 @@ from .names import (
     VERDICTS,
 )
 
-__all__ = ["named_by", "rows_under"]
+__all__ = ["is_under", "named_by", "rows_under"]
 
 _NAMING = ("TaskSubmitted", "ApprovalAsked", "QuestionAsked", "EffectRegistered")
 _UNDER = (
@@ -42,6 +42,13 @@ _UNDER = (
     (EFFECT_KEYS, ":"),
     (EVIDENCE, ":"),
 )
+
+
+def is_under(space: str, key: str, task: str) -> bool:
+    """Whether a row's key begins with the task's id, as in `rows_under`."""
+    if space in (FACTS, FACTS_PAST):
+        return key.startswith(f"task:{task}/")
+    return any(space == one and key.startswith(f"{task}{mark}") for one, mark in _UNDER)
 
 
 def rows_under(reader: Reader, task: str) -> Iterator[tuple[str, str]]:

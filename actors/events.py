@@ -112,6 +112,7 @@ __all__ = [
     "TaskClosed",
     "TaskClosing",
     "TaskForked",
+    "TaskImported",
     "TaskLeft",
     "TaskParked",
     "TaskPassivated",
@@ -1379,6 +1380,19 @@ class ScratchDropped(Event, frozen=True, kw_only=True):
     why: str = ""
 
 
+class TaskImported(Event, frozen=True, kw_only=True):
+    """An ended task was brought back from an archive, with its sub-tasks.
+
+    `queued_at` is the second since the epoch at which it was submitted, `records` how
+    many came.
+    """
+
+    task: str
+    subtasks: tuple[str, ...]
+    queued_at: float
+    records: int
+
+
 class TaskErased(Event, frozen=True, kw_only=True):
     """Somebody had an ended task erased, and its sub-tasks, at second `erased_at`.
 
@@ -1484,6 +1498,7 @@ EVENTS: tuple[type[Event], ...] = (
     QueueReopened,
     ProgressSeen,
     ScratchDropped,
+    TaskImported,
     TaskErased,
 )
 

@@ -58,13 +58,18 @@ commands:
                 take it out of the store for good; a task must have ended
   doctor        whether the store is whole, and which live tasks can go on: --agents
                 MODULE:AGENT … says with which; exits 1 where something was found
+  archive ID FILE
+                write a task that ended, with its sub-tasks, into one file that can be
+                read without perdure; --remove --by NAME erases it from the store then
+  import FILE   bring an archived task back, into this store or another; no runtime may
+                have the store open
   backup FILE   copy the store into a new file, while a runtime works on it or not
   demo          a real report job that is killed and recovered
 
 ps, show, effects, log, watch, request, why, checkpoint, recall, spend, facts, export,
-doctor and backup only read: they work while a runtime runs, after it was killed, on a
-store at rest, and where nothing may be written. ID may be the beginning of an id, if no
-other task's id begins like it.
+archive, doctor and backup only read: they work while a runtime runs, after it was
+killed, on a store at rest, and where nothing may be written. ID may be the beginning of
+an id, if no other task's id begins like it.
 
 cancel, pause, resume, retry, fork, extend, limit, approve, reject, answer, steer,
 resolve, know, confirm, drop and erase are kept in the store and applied by the runtime
@@ -157,6 +162,8 @@ COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
     "export": (".cli_export", "Write all that is held about a task, or a subject."),
     "erase": (".cli_ask", "Take an ended task, or facts, out of the store for good."),
     "doctor": (".cli_doctor", "Say whether a store is whole, and what can go on."),
+    "archive": (".cli_archive", "Write a task that ended into one file."),
+    "import": (".cli_archive", "Bring an archived task back."),
     "backup": (".cli_backup", "Copy a store that may be in use."),
     "demo": (".demo.command", "Kill and recover a real report job."),
 }

@@ -103,6 +103,7 @@ NAMES: dict[str, str] = {
     "QueueReopened": "queue.reopened",
     "ProgressSeen": "queue.progressed",
     "ScratchDropped": "retention.dropped",
+    "TaskImported": "task.imported",
     "TaskErased": "task.erased",
 }
 

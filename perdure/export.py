@@ -22,7 +22,7 @@ from .storage.inbox import ANSWERS
 from .storage.reader import Reader
 from .storage.records import Record, in_family
 
-__all__ = ["export_subject", "export_task"]
+__all__ = ["export_subject", "export_task", "services_about"]
 
 SERVICES = "services"
 
@@ -92,14 +92,19 @@ def export_subject(reader: Reader, subject: str) -> Iterator[dict[str, Any]]:
 
 def _records(reader: Reader, task: str, last: int) -> Iterator[Record]:
     """Those of the task's streams, and those of services that name it."""
+    about = services_about(reader, task, last)
+    own = family(reader, names.family(task), last)
+    return heapq.merge(own, about, key=operator.attrgetter("seq"))
+
+
+def services_about(reader: Reader, task: str, last: int) -> Iterator[Record]:
+    """The records of services that name a task, up to a place of the log."""
     mention = re.compile(rb"(?<![\w.-])%s(?!\w|[.-]\w)" % re.escape(task.encode()))
-    about = (
+    return (
         record
         for record in family(reader, SERVICES, last)
         if mention.search(record.body)
     )
-    own = family(reader, names.family(task), last)
-    return heapq.merge(own, about, key=operator.attrgetter("seq"))
 
 
 def _record(record: Record) -> dict[str, Any]:

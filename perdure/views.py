@@ -277,6 +277,11 @@ def _submissions(reader: Reader) -> dict[str, tuple[int, float]]:
             event = event_of(record)
             assert isinstance(event, events.TaskQueued)
             found[event.task] = (len(found), record.at)
+        elif record.type == events.TaskImported.__name__:
+            event = event_of(record)
+            assert isinstance(event, events.TaskImported)
+            for task in (event.task, *event.subtasks):
+                found[task] = (len(found), event.queued_at)
     return found
 
 

@@ -8,7 +8,16 @@ from typing import TypeAlias
 from .errors import Rejected
 from .leases import Leases, StreamState
 from .pending import Entry
-from .records import JSON_CODEC, Draft, Lease, Record, Row, blob_digest, record_checksum
+from .records import (
+    JSON_CODEC,
+    Draft,
+    Lease,
+    Origin,
+    Record,
+    Row,
+    blob_digest,
+    record_checksum,
+)
 
 __all__ = ["Changes", "admit", "measure"]
 
@@ -136,6 +145,7 @@ def admit(
 
 
 def _record(draft: Draft, lease: Lease, seq: int, at: float) -> Record:
+    by = draft.origin or Origin(at=at, epoch=lease.epoch, incarnation=lease.incarnation)
     return Record(
         seq=seq,
         stream=draft.stream,
@@ -143,9 +153,9 @@ def _record(draft: Draft, lease: Lease, seq: int, at: float) -> Record:
         type=draft.type,
         schema_version=draft.schema_version,
         codec=JSON_CODEC,
-        at=at,
-        epoch=lease.epoch,
-        incarnation=lease.incarnation,
+        at=by.at,
+        epoch=by.epoch,
+        incarnation=by.incarnation,
         body=draft.body,
         checksum=record_checksum(
             seq,
@@ -154,9 +164,9 @@ def _record(draft: Draft, lease: Lease, seq: int, at: float) -> Record:
             draft.type,
             draft.schema_version,
             JSON_CODEC,
-            at,
-            lease.epoch,
-            lease.incarnation,
+            by.at,
+            by.epoch,
+            by.incarnation,
             draft.body,
         ),
     )

@@ -14,6 +14,7 @@ __all__ = [
     "Head",
     "Lease",
     "Loaded",
+    "Origin",
     "Record",
     "Row",
     "Snapshot",
@@ -35,11 +36,20 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     value: bytes | None
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """When a record was written in another log, and by whom; see `Draft.origin`."""
+
+    at: float
+    epoch: int
+    incarnation: int
+
+
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """A record before it has its place in the log.
 
     `version` is the one it will have in its stream (the head plus one), `body` is
-    JSON. `rows` and `blobs` are committed with it or not at all.
+    JSON. `rows` and `blobs` are committed with it or not at all. One with an `origin`
+    is brought back from elsewhere, and says what it said there.
     """
 
     stream: str
@@ -49,6 +59,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = 1
     rows: tuple[Row, ...] = ()
     blobs: tuple[bytes, ...] = ()
+    origin: Origin | None = None
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -22,6 +22,7 @@ from ..events import (
     ScratchDropped,
     TaskActivated,
     TaskErased,
+    TaskImported,
     TaskLeft,
     TaskParked,
     TaskPassivated,
@@ -232,6 +233,7 @@ def apply(state: QueueState, event: Event) -> QueueState:
             | EffectResolved()
             | CommandApplied()
             | ScratchDropped()
+            | TaskImported()
             | TaskErased()
         ):
             return change(state, version=version)

@@ -54,7 +54,7 @@ def examine_reader(
     known = None if agents is None else {one.name: one for one in agents}
     blobs = Blobs(reader, found)
     money = Money(reader, found, blobs.body)
-    tasks = Tasks(reader, found, blobs.body, known)
+    tasks = Tasks(reader, found, blobs.body, known, money.queued)
     counts = {"records": 0, "streams": 0, "snapshots": 0}
 
     def count(walk: Walk) -> None:

@@ -10,7 +10,14 @@ import msgspec
 
 from ..actors import names
 from ..actors.budget.account import conserved, left_over, lowered
-from ..actors.events import AccountClosed, Event, Granted, GrantReturned, GrantTaken
+from ..actors.events import (
+    AccountClosed,
+    Event,
+    Granted,
+    GrantReturned,
+    GrantTaken,
+    TaskImported,
+)
 from ..storage.reader import Reader
 from ..storage.records import Record
 from .report import Findings
@@ -31,6 +38,7 @@ class Money:
         self._found = found
         self._granted: dict[str, int] = {}
         self._returned: dict[str, tuple[int, int]] = {}
+        self._imported: set[str] = set()  # another store's pool gave to these
         self._lopsided = False  # the account in hand was named already
         self.pool = Walk(reader, names.POOL, found, bodies, self._pooled)
 
@@ -44,6 +52,11 @@ class Money:
                 if whole and not any(grant in before.passed for grant in given):
                     # Of a sub-task's grant the pool has only its part back.
                     self._returned[task] = _sum(amounts), _names(given)
+
+    def queued(self, _: Record, event: Event, __: Any, ___: Any) -> None:
+        """Hear of tasks that came from another store, whose pool gave them grants."""
+        if isinstance(event, TaskImported):
+            self._imported |= {event.task, *event.subtasks}
 
     def begin(self) -> None:
         """Go on to another account."""
@@ -69,6 +82,8 @@ class Money:
 
     def _check_grant(self, where: str, stream: str, event: GrantTaken) -> None:
         grant, task = event.grant, stream.split("/")[1]
+        if task in self._imported:
+            return
         if grant not in self._granted:
             self.pool.on()
         if not self.pool.whole:

@@ -17,7 +17,7 @@ from ..actors.task.rows import ENDED, ERASED, TaskRow
 from ..storage.errors import StorageError
 from ..storage.reader import Reader
 from .report import Findings, Held
-from .walk import Walk, fold_of
+from .walk import Each, Walk, fold_of
 
 __all__ = ["Tasks"]
 
@@ -34,11 +34,12 @@ class Tasks:
         found: Findings,
         bodies: Callable[[bytes], None],
         agents: Mapping[str, Agent] | None,
+        queued: Each | None = None,
     ) -> None:
         self._reader = reader
         self._found = found
         self._agents = agents
-        self.queue = Walk(reader, names.ADMISSION, found, bodies)
+        self.queue = Walk(reader, names.ADMISSION, found, bodies, queued)
         self._suspects: set[str] = set()
         self._rowless: set[str] = set()
         self.held: list[Held] = []

@@ -23,6 +23,7 @@ from .names import (
     FACTS_PAST,
     KEYS,
     NOTES,
+    QUARANTINED,
     QUESTION_ANSWERS,
     QUESTIONS,
     TIMER_ROWS,
@@ -36,6 +37,7 @@ _NAMING = ("TaskSubmitted", "ApprovalAsked", "QuestionAsked", "EffectRegistered"
 _UNDER = (
     (TIMER_ROWS, "/"),
     (NOTES, "/"),
+    (QUARANTINED, "/"),
     (DOUBTS, ":"),
     (VERDICTS, ":"),
     (UNDOS, ":"),

@@ -79,6 +79,8 @@ __all__ = [
     "ProgressMade",
     "ProgressSeen",
     "Purpose",
+    "QuarantineLifted",
+    "Quarantined",
     "QuestionAnswered",
     "QuestionAsked",
     "QuestionExpired",
@@ -1393,6 +1395,24 @@ class TaskImported(Event, frozen=True, kw_only=True):
     records: int
 
 
+class Quarantined(Event, frozen=True, kw_only=True):
+    """A store was repaired: something is amiss in it, and was set aside.
+
+    Its row says what it is, and holds what was taken from where it stood.
+    """
+
+    item: str
+    kind: str
+    task: str = ""
+
+
+class QuarantineLifted(Event, frozen=True, kw_only=True):
+    """Somebody took it out of quarantine: what was set aside is back in its place."""
+
+    item: str
+    task: str = ""
+
+
 class TaskErased(Event, frozen=True, kw_only=True):
     """Somebody had an ended task erased, and its sub-tasks, at second `erased_at`.
 
@@ -1499,6 +1519,8 @@ EVENTS: tuple[type[Event], ...] = (
     ProgressSeen,
     ScratchDropped,
     TaskImported,
+    Quarantined,
+    QuarantineLifted,
     TaskErased,
 )
 

@@ -21,6 +21,8 @@ __all__ = [
     "MEMORY",
     "NOTES",
     "POOL",
+    "QUARANTINE",
+    "QUARANTINED",
     "QUESTIONS",
     "QUESTION_ANSWERS",
     "ROOT",
@@ -49,6 +51,7 @@ MEMORY = "services/memory"
 ADMISSION = "services/admission"
 TIMERS = "services/timers"
 WINDOWS = "services/windows"
+QUARANTINE = "services/quarantine"  # a stream of no actor: a repair writes it
 TASKS = "tasks"
 
 TASK_ROWS = "task"  # one row a task: what `perdure ps` shows
@@ -64,6 +67,7 @@ FACTS = "fact"  # what is known now, by scope, layer, and a digest of subject an
 FACTS_PAST = "fact_past"  # what is over, likewise, and by its id
 FACT_REQUESTS = "fact_request"  # the answers to those who had a fact kept, by request
 NOTES = "note"  # what people told a task on its way, until it takes them
+QUARANTINED = "quarantined"  # what a repair set aside, by task (or -) and item
 QUESTIONS = "question"  # what tasks ask people, by the question's id
 QUESTION_ANSWERS = "question_answer"  # what people said
 UNDOS = "undo"  # completed effects that can be taken back, by task and place

@@ -57,7 +57,9 @@ commands:
   erase ID | --subject NAME --by NAME --yes
                 take it out of the store for good; a task must have ended
   doctor        whether the store is whole, and which live tasks can go on: --agents
-                MODULE:AGENT … says with which; exits 1 where something was found
+                MODULE:AGENT … says with which; exits 1 where something was found.
+                --repair sets it aside and parks the tasks that it harms, --quarantine
+                lists what was set aside, --put-back ITEM … undoes it
   archive ID FILE
                 write a task that ended, with its sub-tasks, into one file that can be
                 read without perdure; --remove --by NAME erases it from the store then

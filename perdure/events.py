@@ -104,6 +104,8 @@ NAMES: dict[str, str] = {
     "ProgressSeen": "queue.progressed",
     "ScratchDropped": "retention.dropped",
     "TaskImported": "task.imported",
+    "Quarantined": "quarantine.entered",
+    "QuarantineLifted": "quarantine.lifted",
     "TaskErased": "task.erased",
 }
 

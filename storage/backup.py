@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from .errors import CannotOpen
-from .posix import create_private, sync_folder
+from .posix import create_private, sync_file, sync_folder
 from .sqlite_aside import connect_to_read
 from .sqlite_file import cannot_open, errors_of, look
 
@@ -52,7 +52,8 @@ def copy_store(store: Path, target: Path) -> None:
                 connection.execute("VACUUM INTO ?", (str(partial),))
         finally:
             connection.close()
-        _sync(partial)
+        # SQLite does not: it takes the file of a copy for worth no more than a cache.
+        sync_file(partial)
         partial.rename(target)
         sync_folder(target.parent)
     except OSError as error:
@@ -60,12 +61,3 @@ def copy_store(store: Path, target: Path) -> None:
     finally:
         for leftover in (partial, journal):
             leftover.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    """SQLite does not: it takes the file of a copy for worth no more than a cache."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -176,6 +176,11 @@ class Reader(ABC):
             raise Undecodable(f"blob {digest}", "its bytes do not match its digest")
         return body
 
+    def examined_blob(self, digest: str) -> tuple[bytes, bool] | None:
+        """Return what is kept as this blob, and whether it matches its digest."""
+        body = self._blob(digest)
+        return None if body is None else (body, blob_digest(body) == digest)
+
     def snapshots(self, stream: str) -> list[Snapshot]:
         """Return the stream's snapshots that match their checksum, newest first."""
         with self._transaction():

@@ -18,6 +18,7 @@ __all__ = [
     "forget_cached",
     "lock_holders",
     "locked",
+    "sync_file",
     "sync_folder",
 ]
 
@@ -116,6 +117,15 @@ def lock_holders(path: Path, first: int, last: int) -> tuple[int, ...]:
         if begin <= last and (end == "EOF" or int(end) >= first) and int(pid) > 0:
             found.add(int(pid))
     return tuple(sorted(found))
+
+
+def sync_file(path: Path) -> None:
+    """Make what was written to a file durable."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

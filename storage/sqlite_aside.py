@@ -20,7 +20,7 @@ from .errors import CannotOpen, StoreFailed, StoreTrouble
 from .posix import create_private
 from .sqlite_file import cannot_open, connect, errors_of, in_wal_mode
 
-__all__ = ["connect_to_read", "may_write"]
+__all__ = ["connect_to_read", "copy_files", "may_write"]
 
 CHUNK = 1 << 20  # bytes
 ATTEMPTS = 5  # copies, until a writer has let one be whole
@@ -70,7 +70,8 @@ def _connect_to_copy(path: Path) -> apsw.Connection:
     folder: Path | None = None
     try:
         folder = Path(tempfile.mkdtemp(prefix="perdure-"))
-        copy = _copy(path, folder)
+        copy = folder / path.name
+        copy_files(path, copy)
         _settle(path, copy)
         return connect(path, write=False, at=copy)
     except OSError as error:
@@ -96,13 +97,14 @@ def _no_room(path: Path) -> CannotOpen:
     )
 
 
-def _copy(path: Path, folder: Path) -> Path:
-    """A copy of the store's files as they were at one moment.
+def copy_files(path: Path, copy: Path) -> None:
+    """Copy a store's files, as they were at one moment; what has their names goes.
 
     The file first, then its WAL: while the WAL has the same beginning, all that a
     checkpoint moved into the file meanwhile still stands in it.
+
+    Raises StoreTrouble where they did not rest for as long as that takes.
     """
-    copy = folder / path.name
     for _ in range(ATTEMPTS):
         before = _generation(path)
         for end in ("", *BESIDE):
@@ -113,7 +115,7 @@ def _copy(path: Path, folder: Path) -> Path:
                 create_private(Path(f"{copy}{end}"))
                 shutil.copyfile(f"{path}{end}", f"{copy}{end}")
         if whole and _generation(path) == before:
-            return copy
+            return
     raise StoreTrouble(str(path), "busy", f"it changed in each of {ATTEMPTS} copyings")
 
 

@@ -21,13 +21,13 @@ from ..events import (
     TaskActivated,
     TaskLeft,
     TaskPassivated,
-    TaskSubmitted,
 )
 from ..names import POOL, TASKS, family
 from ..names import task as task_name
 from ..protocol import Allocate, Order, Stopped, WakeAgain
 from ..requests import BACKSTOP
 from ..task.rows import COMES, TaskRow, Wake, queued_row, timer_row
+from .first import First, first_of, submitted_of
 from .queue import ENDING, REGISTER
 from .retention import ended_row
 
@@ -99,13 +99,12 @@ class Activation:
             self._begin(task)
             return
 
-        def found(record: Sequence[Record]) -> None:
+        def found(first: First) -> None:
             try:
-                submitted = admission.house.event_of(record[0])
-            except Undecodable as error:  # newer than this code, or a gap in upgrades
+                submitted = submitted_of(task, first, admission.house.event_of)
+            except Undecodable as error:  # damaged, newer, or a gap in upgrades
                 admission.park(task, str(error), "resume")
                 return
-            assert isinstance(submitted, TaskSubmitted)
             message = Allocate(
                 task=task,
                 amounts=submitted.budget,
@@ -115,7 +114,7 @@ class Activation:
             pool = admission.house.address(POOL)
             admission.requests.send(("pool", task), pool, message)
 
-        admission.read(lambda reader: reader.records(0, 1, f"task/{task}"), found)
+        admission.read(lambda reader: first_of(reader, task), found)
 
     def allocated(self, task: str, refusal: str | None) -> None:
         """The pool answered: wait for more money, start, or recover."""

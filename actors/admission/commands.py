@@ -15,10 +15,10 @@ from ...storage.erasure import ERASED
 from ...storage.errors import Undecodable
 from ...storage.inbox import answer_row
 from ...storage.reader import Reader
-from ...storage.records import Command, Record, Row
+from ...storage.records import Command, Row
 from ...supervision.faults import hit
 from ..budget.account import why_not_extended
-from ..events import Amounts, CommandApplied, Event, TaskSubmitted
+from ..events import Amounts, CommandApplied, Event
 from ..memory.facts import Said
 from ..names import MEMORY, POOL, TASK_ROWS, fork_id
 from ..protocol import (
@@ -39,6 +39,7 @@ from ..protocol import (
     WakeAgain,
 )
 from ..task.rows import ENDED, TaskRow
+from .first import First, first_of, submitted_of
 
 if TYPE_CHECKING:
     from .actor import Admission
@@ -216,7 +217,7 @@ class Commands:
         admission = self._admission
         task = command.subject
 
-        def found(values: tuple[bytes | None, list[Record]]) -> None:
+        def found(values: tuple[bytes | None, First]) -> None:
             row, first = values
             if row is None:
                 self._refuse(command, f"there is no task {task!r}")
@@ -241,17 +242,17 @@ class Commands:
                     limits: Amounts = {}
                     if status not in ENDED:
                         try:
-                            submitted = admission.house.event_of(first[0])
+                            submitted = submitted_of(
+                                task, first, admission.house.event_of
+                            )
                         except Undecodable as error:
                             self._refuse(command, str(error))
                             return
-                        assert isinstance(submitted, TaskSubmitted)
                         limits = submitted.budget
                     self._extend(command, body, status, limits)
 
-        def look(reader: Reader) -> tuple[bytes | None, list[Record]]:
-            first = reader.records(0, 1, f"task/{task}")
-            return reader.row(TASK_ROWS, task), first
+        def look(reader: Reader) -> tuple[bytes | None, First]:
+            return reader.row(TASK_ROWS, task), first_of(reader, task)
 
         admission.read(look, found)
 

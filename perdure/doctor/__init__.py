@@ -1,6 +1,18 @@
-"""Whether a store is whole, and which of its tasks this code can load."""
+"""Whether a store is whole, which of its tasks this code can load, and its repair."""
 
 from .examine import examine
+from .quarantine import Item
+from .repair import Repaired, put_back, quarantined, repair
 from .report import Finding, Held, Report
 
-__all__ = ["Finding", "Held", "Report", "examine"]
+__all__ = [
+    "Finding",
+    "Held",
+    "Item",
+    "Repaired",
+    "Report",
+    "examine",
+    "put_back",
+    "quarantined",
+    "repair",
+]

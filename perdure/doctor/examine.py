@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+import msgspec
+
 from ..actors import names
 from ..actors.agent import Agent
 from ..storage.address import Address
@@ -12,6 +14,7 @@ from ..storage.errors import StoreFailed
 from ..storage.reader import Reader, open_reader
 from .blobs import Blobs
 from .money import Money
+from .quarantine import Item, items
 from .report import Findings, Report
 from .rows import check_rows
 from .tasks import Tasks
@@ -50,7 +53,8 @@ def examine_reader(
     reader: Reader, name: str, *, agents: Iterable[Agent] | None = None
 ) -> Report:
     """Examine what a reader reads; `name` is what the report calls it."""
-    found = Findings()
+    kept = _quarantine(reader)
+    found = Findings(one.id for one in kept if one.noted)
     known = None if agents is None else {one.name: one for one in agents}
     blobs = Blobs(reader, found)
     money = Money(reader, found, blobs.body)
@@ -88,7 +92,15 @@ def examine_reader(
     with found.reading("the live tasks"):
         tasks.end()
     blobs.end()
+    counts["quarantined"] = len(kept)
     return _report(name, found, **counts, blobs=blobs.count, of=tasks)
+
+
+def _quarantine(reader: Reader) -> list[Item]:
+    try:
+        return list(items(reader))
+    except (StoreFailed, msgspec.MsgspecError):
+        return []  # what is wrong with it is found below
 
 
 def _eyes(stream: str, blobs: Blobs, money: Money) -> Each:

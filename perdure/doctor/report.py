@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import msgspec
 
 from ..storage.errors import StorageError, StoreTrouble
+from .quarantine import item_id
 
 __all__ = ["KINDS", "Finding", "Findings", "Held", "Report"]
 
@@ -96,6 +97,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     `live` tasks have not ended; of them this code, with the agents that were given,
     can go on with `loads`, and `held` says what holds the others back. `counts` are
     the findings by kind: more than `findings` where there are more than a thousand.
+    What a repair has noted is no finding any more; `quarantined` counts all that is in
+    quarantine.
     """
 
     store: str
@@ -109,6 +112,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     held: tuple[Held, ...]
     counts: dict[str, int]
     findings: tuple[Finding, ...]
+    quarantined: int = 0
 
     @property
     def healthy(self) -> bool:
@@ -117,14 +121,21 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Findings:
-    """What was found so far; bounded, however much that is."""
+    """What was found so far; bounded, however much that is.
 
-    def __init__(self) -> None:
+    Args:
+        known: the ids under which findings are in quarantine: they are none any more.
+    """
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._known = frozenset(known)
         self.kept: list[Finding] = []
         self.counts: dict[str, int] = {}
 
     def add(self, kind: str, where: str, what: str) -> None:
         """Write down one finding of a kind that the table above lists."""
+        if item_id(kind, where, what) in self._known:
+            return
         means, fix = KINDS[kind]
         self.counts[kind] = self.counts.get(kind, 0) + 1
         if len(self.kept) < MOST:

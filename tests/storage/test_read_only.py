@@ -408,6 +408,7 @@ def test_no_read_leaves_open_what_keeps_the_wal_long(tmp_path: Path) -> None:
         "damage": (),
         "fetch": ([1],),
         "blob": ("0" * 64,),
+        "examined_blob": ("0" * 64,),
         "snapshots": ("task/1",),
     }
     with open_reader(path) as reader:

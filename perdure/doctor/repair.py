@@ -200,7 +200,7 @@ class _Repair(Owned):
         if kept is None:
             return None
         item = _item(found, taken="blob", name=digest)
-        gone = Erasure(blobs=(digest,), searched=self.durable_seq)
+        gone = Erasure(blobs=(digest,), searched=self.durable_seq, scrub=False)
         # Under each task that names it: it is erased with them.
         first, *others = sorted(naming(self.reader, digest)) or [""]
         copies = [msgspec.structs.replace(item, task=one) for one in others]

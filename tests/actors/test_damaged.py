@@ -12,7 +12,7 @@ def spoil(house: House, stream: str, version: int) -> None:
     """Change a byte of a record, which then does not match its checksum."""
     records = house.store.streams[stream]
     old = records[version - 1]
-    new = msgspec.structs.replace(old, body=old.body + b" ")
+    new = msgspec.structs.replace(old, body=b"x" + old.body[1:])
     records[version - 1] = house.store.log[house.store.log.index(old)] = new
 
 

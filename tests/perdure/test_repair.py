@@ -9,16 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import Agent, Budget, Misuse, Runtime, views
 from perdure.doctor import examine, put_back, quarantined, repair
+from perdure.doctor.walk import fold_of
+from perdure.folds import event_of
 from perdure.storage.address import backend_of
 from perdure.storage.backend import Batch
 from perdure.storage.errors import StorageError, StoreLocked
 from perdure.storage.journal import Journal
 from perdure.storage.reader import open_reader
 from perdure.storage.records import Record, Row, blob_digest, record_checksum
+from perdure.storage.sqlite import SqliteBackend
 from tests.actors.test_erasing import secretive
 from tests.actors.world import World
 from tests.perdure.hosting import LONG, calls, opened, reporter
@@ -47,6 +51,7 @@ __all__ = ["planted", "sound"]  # fixtures
 # What no quarantine helps against: newer code does, or a backup.
 STAYS = {"unknown_type", "newer_schema", "no_upgrade"}
 
+LEFT_OPEN = "SELECT CAST(value AS BLOB) FROM rows WHERE space = 'timer' AND key = ?"
 TABLES = {
     "records": "SELECT seq, stream_id, version, type_id, schema_version, "
     "CAST(body AS BLOB), checksum FROM records",
@@ -232,13 +237,46 @@ def test_what_was_written_since_is_not_overwritten(planted: Planted) -> None:
 
 
 def test_what_is_taken_twice_is_held_twice(planted: Planted) -> None:
-    for _ in range(2):
-        snapshot_differs(planted)
-        wrong = planted.snapshot()
-        reseal_snapshot(planted.path, wrong, body=wrong.body + b" ")
+    values = []
+    for at in ("1.0", "2.0"):
+        left_open(planted)
+        with editing(planted.path) as db:
+            db.execute(
+                "UPDATE rows SET value = replace(value, '1.0', ?) "
+                "WHERE space = 'timer'",
+                (at,),
+            )
+            values.append(db.execute(LEFT_OPEN, (f"{planted.done}/1",)).get)
         assert len(repair(planted.path).taken) == 1
-    first, second = (body for _, body in quarantined(planted.path))
-    assert first != second
+    assert kept(planted.path) == set(values)
+    assert len(set(values)) == 2
+
+
+def test_a_newer_snapshot_outlives_a_wrong_one(planted: Planted) -> None:
+    old = planted.snapshot()
+    with open_reader(planted.path) as reader:
+        records = reader.stretch(old.stream, 0, 1_000)
+    assert old.version < len(records) - 1
+    state, apply = fold_of(old.stream) or (None, None)
+    assert apply is not None
+    for record in records[: old.version + 1]:
+        state = apply(state, event_of(record))
+    newer = msgspec.structs.replace(
+        old,
+        version=record.version,
+        covers=record.seq,
+        body=msgspec.json.encode(state),
+    )
+    backend = SqliteBackend(planted.path, create=False)
+    backend.open()
+    assert backend.write_snapshots([newer]) == []
+    backend.close()
+    reseal_snapshot(planted.path, old, covers=old.covers + 1)
+    (item,) = repair(planted.path).taken
+    assert item.name == f"{old.stream} {old.version}"
+    with open_reader(planted.path) as reader:
+        versions = [one.version for one in reader.snapshots(old.stream)]
+    assert versions == [len(records), newer.version]
 
 
 def test_what_was_made_anew_is_found_again_when_it_is_gone_again(live: Live) -> None:
@@ -309,14 +347,17 @@ def test_a_file_that_is_torn_to_pieces_is_left_as_it_is(planted: Planted) -> Non
     ]
 
 
-def test_a_store_in_use_is_not_repaired(planted: Planted) -> None:
-    left_open(planted)
+@pytest.mark.parametrize("plant", [left_open, file])
+def test_a_store_in_use_is_not_repaired(
+    planted: Planted, plant: Callable[[Planted], str]
+) -> None:
+    plant(planted)
     with opened(planted.path, secretive(World())):
-        before = everything(planted.path)["rows"]
         for act in (repair, lambda path: put_back(path, ["q-1"])):
             with pytest.raises(StoreLocked, match="close that runtime first"):
                 act(planted.path)
-        assert everything(planted.path)["rows"] == before
+    assert quarantined(planted.path) == []
+    assert not list(planted.path.parent.glob("*.quarantine*"))
 
 
 def test_what_quarantine_holds_of_a_task_is_erased_with_it(planted: Planted) -> None:

@@ -40,7 +40,7 @@ def cut(seed: int, *, trace: Callable[[str], object] | None = None) -> Cut:
         folder = Path(name).resolve()
         load = Load(folder / "tasks.db", rng)
         disk = Disk(folder, rng, cut_at=rng.randint(1, SYNCS), trace=trace)
-        pages = mock.patch("perdure.storage.sqlite.WAL_PAGES", WAL_PAGES)
+        pages = mock.patch("perdure.storage.sqlite_tidy.WAL_PAGES", WAL_PAGES)
         damage = Damage()
         wrong = ""
         with disk.plugged_in(), pages:

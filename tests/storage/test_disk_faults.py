@@ -179,7 +179,7 @@ def test_an_error_fails_the_journal_and_reopening_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     # At every write, sync and read of two batches, their snapshot and a checkpoint.
-    monkeypatch.setattr("perdure.storage.sqlite.WAL_PAGES", 4)
+    monkeypatch.setattr("perdure.storage.sqlite_tidy.WAL_PAGES", 4)
 
     def run(world: World, place: int) -> bool:
         bench = world.open()

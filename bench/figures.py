@@ -150,6 +150,15 @@ def panels(results: dict[str, dict[str, Any]]) -> list[Panel]:
             [Series("perdure", _pairs(results, "recovery", _RECOVERY))],
         ),
         Panel(
+            "Going on after a kill, by the task's length",
+            "operations of the task",
+            "ms from opening to the next one",
+            [
+                Series(name, [(steps, s * 1e3) for steps, s, _ in own["lengths"]])
+                for name, own in _peers(results).items()
+            ],
+        ),
+        Panel(
             "Rate, by tasks at once",
             "tasks",
             "operations a second",
@@ -171,10 +180,8 @@ def panels(results: dict[str, dict[str, Any]]) -> list[Panel]:
                 Series(
                     "perdure",
                     [
-                        (float(size), float(size) * us / 1e3)
-                        for size, us in results.get("fit", {})
-                        .get("us_an_exchange", {})
-                        .items()
+                        (size, size * us / 1e3)
+                        for size, us in _sizes(results, "fit", "us_an_exchange")
                     ],
                 )
             ],
@@ -186,9 +193,9 @@ def panels(results: dict[str, dict[str, Any]]) -> list[Panel]:
             [
                 Series("perdure", _grown(results)),
                 *(
-                    Series(name, [(own["steps"], own["store_bytes"])])
+                    Series(name, [(steps, size) for steps, _, size in own["lengths"]])
                     for name, own in _peers(results).items()
-                    if name != "perdure" or not _grown(results)
+                    if not name.startswith("perdure") or not _grown(results)
                 ),
             ],
         ),
@@ -212,6 +219,13 @@ def _pairs(
 ) -> list[tuple[float, float]]:
     own = results.get(bench, {})
     return [(x, own[name]) for x, name in places if name in own]
+
+
+def _sizes(
+    results: dict[str, dict[str, Any]], bench: str, name: str
+) -> list[tuple[float, float]]:
+    found: dict[str, float] = results.get(bench, {}).get(name, {})
+    return [(float(size), figure) for size, figure in found.items()]
 
 
 def _peers(results: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -13,9 +13,10 @@ every figure is a median of the windows with their range.
 
     ratio_to_raw        of each peer, for one task and for a hundred at once
     perdure_to_peer     how many times a peer's rate perdure has, window by window
-    store_bytes         after one task of `steps` steps
-    resume_s            killed half-way through that task: from opening the store to
-                        the first new operation, imports not counted
+    resume_s            killed half-way through a task of `--steps` steps: from opening
+                        the store to the first new operation, imports not counted
+    store_bytes         of that task's store at its end
+    lengths             steps, both figures, for a fifth of the steps and for all
 """
 
 from __future__ import annotations
@@ -250,19 +251,24 @@ class Contest:
         self.cpu[peer.name, load].append(said["cpu_us"])
 
     def _kill(self, peer: Peer) -> None:
-        """Kill a task half-way, have it resumed; then weigh its store."""
-        steps = self._steps
+        """Kill tasks half-way and have them resumed: a short one, and one in full."""
+        found = self.found[peer.name]
+        found["lengths"] = []
+        for steps in (max(2, self._steps // 5), self._steps):
+            said, size = self._killed(peer, steps)
+            found["lengths"].append([steps, round(said["seconds"], 4), size])
+            found["resume_s"], found["store_bytes"] = found["lengths"][-1][1:]
+            found["repeated"] = said["made"] - (steps - steps // 2)
+
+    def _killed(self, peer: Peer, steps: int) -> tuple[dict[str, Any], int]:
+        """What was said when it was resumed, and the bytes of its store at the end."""
         way = next(way for way in peer.ways if "async" not in way)
         with place_for(peer, self._url) as place:
             with self.child(peer, way, place) as child:
                 child.die(steps)
             with self.child(peer, way, place) as child:
-                said = child.ask("resume", operations=steps)
-            found = self.found[peer.name]
-            found["resume_s"] = round(said["seconds"], 4)
-            found["repeated"] = said["made"] - (steps - steps // 2)
-            found["store_bytes"] = place.size()
-            found["steps"] = steps
+                said = child.ask("resume")
+            return said, place.size()
 
     def result(self) -> dict[str, Any]:
         """All figures."""

@@ -5,7 +5,7 @@ writes one order a line, and reads one answer a line:
 
     {"do": "window", "tasks": 1, "operations": 100}   {"rate": …, "cpu_us": …}
     {"do": "die", "operations": 100}                  none: it is killed half-way
-    {"do": "resume", "operations": 100}               {"seconds": …, "made": …}
+    {"do": "resume"}                                  {"seconds": …, "made": …}
     {"do": "facts"}                                   {"synchronous": …, …}
     {"do": "close"}                                   {}
 """

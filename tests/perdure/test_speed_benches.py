@@ -78,6 +78,7 @@ def test_what_cannot_be_installed_is_named_and_the_others_run(tmp_path: Path) ->
     assert perdure["resume_s"] > 0
     assert perdure["repeated"] == 0  # killed half-way, nothing was done twice
     assert perdure["store_bytes"] > 4 * 500
+    assert [steps for steps, *_ in perdure["lengths"]] == [2, 4]
 
 
 def test_every_bench_is_gathered_and_no_helper(gathering: Any) -> None:

@@ -47,7 +47,7 @@ from raw import (
 )
 
 LANGGRAPH = ("langgraph>=1.1", "langgraph-checkpoint-sqlite>=3.0")
-DBOS = ("dbos>=2.0", "psycopg[binary]>=3.2.2")
+DBOS = ("dbos>=2.0", "psycopg[binary]>=3.2.4")
 WINDOWS = 5
 OPERATIONS, SHORT_OPERATIONS = 300, 60  # of one task in a window, and of ten together
 STEPS, SHORT_STEPS = 1_000, 200

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-all check lint types floors bench clean
+.PHONY: demo test test-all check lint types floors bench golden clean
 
 demo: $(INSTALLED)
 	$(BIN)/perdure demo
@@ -34,6 +34,10 @@ types: $(INSTALLED)
 # The lower bounds of pyproject.toml, installed exactly, must carry the package.
 floors: $(INSTALLED)
 	$(BIN)/python .ci/floors.py build/floors
+
+# The golden store of the schema under way; those of released ones stay as they are.
+golden: $(INSTALLED)
+	$(BIN)/python tests/golden/make.py
 
 # The short form of every bench that exists, into bench/RESULTS.md and its plot; with a
 # PostgreSQL server where one is installed.

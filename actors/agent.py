@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import functools
 from collections.abc import Sequence
 from typing import Literal
 
@@ -13,6 +13,7 @@ from .accepting.combine import asks_a_model
 from .builtin import INSIDE
 from .context.measure import canonical
 from .context.measures import counts_tokens, named
+from .definition import Definition, define
 from .errors import Misuse
 from .model import Model, ModelReply, ModelRequest, ToolSchema
 from .naming import NAME
@@ -92,6 +93,10 @@ class Agent:
         request_limit: how long a request may be, schemas of the tools included. None
             takes the baseline's 16,000 characters. With a measure of tokens it is the
             model's window, must be given, and holds the reply as well.
+        adopt: have tasks in progress go on with this agent that began with another
+            definition of it, whatever has changed: True for all of them, or the
+            digests of those that may. Without, they go on where only texts changed
+            or tools were added, and are parked with the difference where more did.
 
     Raises:
         Misuse: naming the field, the value and the fix.
@@ -117,6 +122,7 @@ class Agent:
         measure: str = "characters",
         request_limit: int | None = None,
         summaries: bool = False,
+        adopt: bool | Sequence[str] = False,
     ) -> None:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise Misuse(f"agent name {name!r}: use 1-64 letters, digits, . _ or -")
@@ -162,6 +168,7 @@ class Agent:
         self.measure = measure
         self.request_limit = request_limit
         self.summaries = summaries
+        self.adopt = _adopt(name, adopt)
         self.service: str = getattr(model, "service", "")
         self._check()
         self.fixed = FixedLayer(instructions=self.instructions, tools=self.schemas())
@@ -266,27 +273,39 @@ class Agent:
         return [one.schema() for one in self.tools.values()]
 
     def digest(self) -> str:
-        """Digest of what the agent is: texts, plan, tools with schemas and classes."""
-        plan = self.plan
-        steps = (
-            [(s.id, s.goal, s.done, plan.needs(s), s.required) for s in plan.steps]
-            if plan
-            else []
-        )
-        tools = [(t.schema(), t.effect) for t in self.tools.values()]
-        rules = [msgspec.to_builtins(rule) for rule in self.rules]
-        who = [self.name, self.instructions]
-        if self.policy is not None:
-            who.append("policy")
-        if self.planner is not None:
-            who += ["planner", str(self.planner.max_steps), *self.planner.checks]
-        text = canonical([*who, steps, tools, *rules])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """The name of what it is: texts, plan, judges, and its tools."""
+        return self._digest
+
+    def adopts(self, digest: str) -> bool:
+        """Whether tasks of that other definition are to go on with this one."""
+        return self.adopt is True or (self.adopt is not False and digest in self.adopt)
+
+    @functools.cached_property
+    def definition(self) -> Definition:
+        """What its tasks rest on, as of the first time that it is asked for."""
+        return define(self)
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        return self.definition.digest
 
 
 def absent(name: str) -> Agent:
     """An agent that can only wind up: for a task to be cancelled without its own."""
     return Agent(name=name, instructions="", model=NoModel(), recovery="rules")
+
+
+def _adopt(agent: str, adopt: object) -> bool | tuple[str, ...]:
+    if isinstance(adopt, bool):
+        return adopt
+    if isinstance(adopt, Sequence) and not isinstance(adopt, str):
+        digests = tuple(adopt)
+        if all(isinstance(one, str) for one in digests):
+            return digests
+    raise Misuse(
+        f"agent {agent!r}: adopt={adopt!r} must be True, or a list of the digests that "
+        "parked tasks are shown with"
+    )
 
 
 def _by_name(agent: str, tools: Sequence[Tool]) -> dict[str, Tool]:

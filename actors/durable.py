@@ -15,15 +15,16 @@ import msgspec
 from ..storage.erasure import Erasure
 from ..storage.reader import Reader
 from ..storage.records import Draft, Lease, Loaded, Row, Snapshot
+from ..storage.upgrades import version_of
 from ..supervision.actor import Actor
 from ..supervision.faults import hit
 from .events import Event
 from .house import House
+from .upgrades import state_of
 
 __all__ = ["Durable", "Folded", "Found"]
 
 S = TypeVar("S", bound=msgspec.Struct)
-STATE_SCHEMA = 1
 NODE_EVENTS = 8  # events since the last snapshot that make one before a node worth it
 
 
@@ -115,9 +116,7 @@ class Durable(Actor, Generic[S]):
         return reader.load(self.stream, usable=self._usable)
 
     def _usable(self, snapshot: Snapshot) -> bool:
-        if snapshot.state_schema != STATE_SCHEMA:
-            return False
-        msgspec.json.decode(snapshot.body, type=self._state_type)
+        state_of(snapshot, self._state_type)
         return True
 
     def _rebuild(self, loaded: Loaded) -> Folded:
@@ -125,9 +124,7 @@ class Durable(Actor, Generic[S]):
         self.last_seq = loaded.seq
         if loaded.snapshot is not None:
             base = loaded.snapshot.version
-            self.state = msgspec.json.decode(
-                loaded.snapshot.body, type=self._state_type
-            )
+            self.state = state_of(loaded.snapshot, self._state_type)
         for record in loaded.records:
             self.state = self.fold(self.state, self.house.event_of(record))
         self._since_snapshot = len(loaded.records)
@@ -185,7 +182,7 @@ class Durable(Actor, Generic[S]):
                 stream=self.stream,
                 version=getattr(self.state, "version"),  # noqa: B009 - as above
                 covers=self.last_seq,
-                state_schema=STATE_SCHEMA,
+                state_schema=version_of(self._state_type),
                 body=msgspec.json.encode(self.state),
                 reason=reason,
             )

@@ -20,6 +20,7 @@ __all__ = [
     "EVENTS",
     "AccountClosed",
     "ActionObserved",
+    "AgentChanged",
     "Alerted",
     "Amounts",
     "Anchor",
@@ -1252,6 +1253,21 @@ class TaskParked(Event, frozen=True, kw_only=True):
     ends_with: str
 
 
+class AgentChanged(Event, frozen=True, kw_only=True):
+    """The task goes on with another definition of its agent, or another baseline (B5).
+
+    `changes` are what differs from the definition `before`, a line each; `by` is who
+    adopted them, empty where no one need.
+    """
+
+    task: str
+    before: str
+    digest: str
+    baseline: str
+    changes: tuple[str, ...] = ()
+    by: str = ""
+
+
 class PauseAsked(Event, frozen=True, kw_only=True):
     """Somebody wants a task to pause: after what it does now, or where it is."""
 
@@ -1506,6 +1522,7 @@ EVENTS: tuple[type[Event], ...] = (
     TaskActivated,
     TaskPassivated,
     TaskParked,
+    AgentChanged,
     ApprovalAnswered,
     QuestionAnswered,
     ExpiryNear,

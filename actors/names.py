@@ -6,6 +6,7 @@ import hashlib
 
 __all__ = [
     "ADMISSION",
+    "AGENTS",
     "APPROVALS",
     "APPROVAL_ANSWERS",
     "CALLER_KEYS",
@@ -54,6 +55,7 @@ WINDOWS = "services/windows"
 QUARANTINE = "services/quarantine"  # a stream of no actor: a repair writes it
 TASKS = "tasks"
 
+AGENTS = "agent"  # definitions of agents, by digest
 TASK_ROWS = "task"  # one row a task: what `perdure ps` shows
 TIMER_ROWS = "timer"  # who waits until when
 APPROVALS = "approval"  # what tasks have asked, by the approval's id

@@ -147,6 +147,12 @@ class Retry(Asked, frozen=True, kw_only=True):
     step: str
 
 
+class Adopt(Asked, frozen=True, kw_only=True):
+    """Have a task go on that is parked since its agent has changed, to `digest`."""
+
+    digest: str
+
+
 class Fork(Asked, frozen=True, kw_only=True):
     """Make a task that begins where another stood, as of seq `at` or now.
 

@@ -32,6 +32,8 @@ commands:
                 make a task that begins where another stood, now or at a place of the
                 log, with a budget of its own: --tokens N and the like, --goal TEXT,
                 --key TEXT; prints its id
+  adopt ID      let a task go on that is parked since its agent has changed, with the
+                agent as it is now; ps says what differs
   extend ID     add to its limits: --tokens N, --model-calls N, --tool-calls N,
                 --cost AMOUNT
   limit ID      lower its limits to such amounts; below what is used, it pauses
@@ -65,6 +67,9 @@ commands:
                 read without perdure; --remove --by NAME erases it from the store then
   import FILE   bring an archived task back, into this store or another; no runtime may
                 have the store open
+  upgrade       read every live task of a store at rest, and keep its state as this
+                perdure writes it: --dry-run only says what would be done; exits 1
+                where a task is held back
   backup FILE   copy the store into a new file, while a runtime works on it or not
   demo          a real report job that is killed and recovered
 
@@ -73,9 +78,10 @@ archive, doctor and backup only read: they work while a runtime runs, after it w
 killed, on a store at rest, and where nothing may be written. ID may be the beginning of
 an id, if no other task's id begins like it.
 
-cancel, pause, resume, retry, fork, extend, limit, approve, reject, answer, steer,
-resolve, know, confirm, drop and erase are kept in the store and applied by the runtime
-that has it open, else by the next one. They wait --timeout seconds (5) for its answer.
+cancel, pause, resume, retry, fork, adopt, extend, limit, approve, reject, answer,
+steer, resolve, know, confirm, drop and erase are kept in the store and applied by the
+runtime that has it open, else by the next one. They wait --timeout seconds (5) for its
+answer. import and upgrade need the store for themselves, upgrade --dry-run does not.
 
 The store is --store PATH|URL, else PERDURE_STORE, else ./tasks.db. With --json the last
 line of stdout is one JSON value.
@@ -144,6 +150,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
     "resume": (".cli_ask", "Let a paused or parked task go on."),
     "retry": (".cli_again", "Have a step of a task done again."),
     "fork": (".cli_again", "Make a task that begins where another stood."),
+    "adopt": (".cli_adopt", "Let a task go on whose agent has changed."),
     "extend": (".cli_ask", "Add to a task's limits; one paused for money goes on."),
     "limit": (".cli_ask", "Lower a task's limits; below what is used, it pauses."),
     "approve": (".cli_ask", "Let a call run that waits for a person, or change it."),
@@ -166,6 +173,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # where each is, and what it does
     "doctor": (".cli_doctor", "Say whether a store is whole, and what can go on."),
     "archive": (".cli_archive", "Write a task that ended into one file."),
     "import": (".cli_archive", "Bring an archived task back."),
+    "upgrade": (".cli_upgrade", "Bring a store at rest to this perdure's versions."),
     "backup": (".cli_backup", "Copy a store that may be in use."),
     "demo": (".demo.command", "Kill and recover a real report job."),
 }

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from .actors import events
+from .folds import event_of
+from .storage.errors import Undecodable
 from .storage.records import Record
 
 __all__ = ["DOMAIN", "NAMES", "line_of"]
@@ -91,6 +93,7 @@ NAMES: dict[str, str] = {
     "TaskActivated": "queue.activated",
     "TaskPassivated": "queue.passivated",
     "TaskParked": "queue.parked",
+    "AgentChanged": "agent.changed",
     "ApprovalAnswered": "approval.answered",
     "QuestionAnswered": "question.answered",
     "ExpiryNear": "expiry.near",
@@ -121,19 +124,16 @@ DOMAIN: dict[str, tuple[str, ...]] = {
 def line_of(record: Record) -> tuple[str, dict[str, Any]]:
     """The event name and fields of a flushed record.
 
-    A field that is left out of a record's JSON has its default: it is logged with it.
+    A field that is left out of a record's JSON has its default: it is logged with it. A
+    record that this code cannot read is logged by its type alone.
     """
-    kind = _KINDS.get(record.type)
-    name = NAMES.get(record.type, "record.unknown")
     fields: dict[str, Any] = {"at": record.at, "seq": record.seq}
     fields["task"] = events.task_of(record.stream)
     fields["epoch"] = record.epoch
-    if kind is None:
-        return name, {**fields, "type": record.type}
-    event = msgspec.json.decode(record.body, type=kind)
-    for field in kind.__struct_fields__:  # those that its JSON leaves out, too
+    try:
+        event = event_of(record)
+    except Undecodable:
+        return "record.unknown", {**fields, "type": record.type}
+    for field in event.__struct_fields__:  # those that its JSON leaves out, too
         fields[field] = msgspec.to_builtins(getattr(event, field))
-    return name, fields
-
-
-_KINDS = {kind.__name__: kind for kind in events.EVENTS}
+    return NAMES[record.type], fields

@@ -15,7 +15,7 @@ from .actors import names
 from .actors.belongings import named_by, rows_under
 from .actors.events import KnowledgeTaken, task_of
 from .actors.memory.facts import Fact
-from .folds import family
+from .folds import event_of, family
 from .reading import row_of
 from .storage.erasure import digests_in
 from .storage.inbox import ANSWERS
@@ -83,7 +83,8 @@ def export_subject(reader: Reader, subject: str) -> Iterator[dict[str, Any]]:
             if body.get("fact") in mine:
                 yield _record(record)
         elif record.type == KnowledgeTaken.__name__:
-            taken = msgspec.json.decode(record.body, type=KnowledgeTaken)
+            taken = event_of(record)
+            assert isinstance(taken, KnowledgeTaken)
             shown = [one.id for one in taken.facts if one.subject == subject]
             if shown:
                 task = task_of(record.stream)

@@ -10,11 +10,12 @@ import msgspec
 
 from .actors.events import EVENTS, Event
 from .actors.task.standing import newest
+from .actors.upgrades import UPGRADERS
 from .storage.codec import Codec
 from .storage.reader import Reader
 from .storage.records import Record
 
-__all__ = ["event_of", "family", "fold", "records_of", "whole"]
+__all__ = ["event_of", "family", "fold", "is_old", "records_of", "whole"]
 
 PAGE = 10_000  # records
 S = TypeVar("S", bound=msgspec.Struct)
@@ -25,6 +26,11 @@ def event_of(record: Record) -> Event:
     event = _codec().decode(record)
     assert isinstance(event, Event)
     return event
+
+
+def is_old(record: Record) -> bool:
+    """Whether a record is of an older version; raises as `event_of` does."""
+    return _codec().check(record)
 
 
 def records_of(reader: Reader, stream: str) -> tuple[Record, ...]:
@@ -53,4 +59,4 @@ def fold(reader: Reader, stream: str, first: S, apply: Callable[[S, Event], S]) 
 
 @functools.cache
 def _codec() -> Codec:
-    return Codec(EVENTS)
+    return Codec(EVENTS, UPGRADERS)

@@ -23,6 +23,7 @@ from .actors.executor.loop import Loop
 from .actors.house import House
 from .actors.memory.vectors import Vectors
 from .actors.protocol import Drain
+from .actors.upgrades import UPGRADERS
 from .actors.windows.limit import RateLimit
 from .erasing import ErasingCalls
 from .errors import (
@@ -135,7 +136,7 @@ class Runtime(Submitting, ErasingCalls):
         self._failed: RuntimeFailed | None = None
         self._closed = False
         self._closing = threading.RLock()
-        self._codec = Codec(EVENTS)
+        self._codec = Codec(EVENTS, UPGRADERS)
         self._teller: Teller | None = None
         self._waiters = Waiters(self._dispatcher)
         self._watchers = Watchers(self._dispatcher)

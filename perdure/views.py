@@ -34,6 +34,7 @@ from .views_judged import JudgedLine, judged_of
 from .views_notes import Note, notes_of
 from .views_plans import PlanLine, plan_lines
 from .views_questions import Question, questions_of
+from .views_rules import RulesLine, rules_of
 
 __all__ = [
     "RecoveryLine",
@@ -104,7 +105,8 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
     `said` is what the agent said of where the task stands before that paused for money,
     `undone` how many effects were taken back, `undoable` how many still can be;
     `condition` names the condition that stopped its loop, where one did; `trimmed` is
-    the second since the epoch at which its scratch was let go.
+    the second since the epoch at which its scratch was let go; `rules` says which
+    definition of its agent and which baseline it runs under.
     """
 
     task: str
@@ -141,6 +143,7 @@ class TaskSheet(msgspec.Struct, frozen=True, kw_only=True):
     condition: str = ""
     judged: tuple[JudgedLine, ...] = ()
     trimmed: float | None = None
+    rules: tuple[RulesLine, ...] = ()
 
 
 def find(reader: Reader, text: str) -> str:
@@ -236,6 +239,7 @@ def sheet(reader: Reader, task: str) -> TaskSheet:
         notes=notes_of(reader, task, state),
         said=_said(state, history),
         parent=submitted.parent,
+        rules=rules_of(reader, submitted, history[0][0].at),
         forked=f"{source.task} as of seq {source.seq}" if source else "",
         subtasks=tuple(
             event.child for _, event in history if isinstance(event, SubtaskStarted)

@@ -90,11 +90,13 @@ def facts_text(facts: Sequence[FactLine]) -> Iterator[str]:
 def sheet_text(sheet: TaskSheet) -> Iterator[str]:
     """All about one task."""
     from .views_plans import plans_text
+    from .views_rules import rules_text
     from .views_waiting import waiting_text
 
     yield from pairs(
         ("task", sheet.task),
         ("agent", sheet.agent),
+        ("as", rules_text(sheet.rules)),
         ("sub-task of", sheet.parent),
         ("forked from", sheet.forked),
         ("sub-tasks", "\n".join(sheet.subtasks)),

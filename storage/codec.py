@@ -7,20 +7,18 @@ and a schema version, and this registry says what they mean today.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Decimal
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
-from .errors import NewerSchema, NoUpgradePath, Rejected, Undecodable
+from .errors import Rejected, Undecodable, UnknownType
 from .records import JSON_CODEC, Record
+from .upgrades import Upgrader, Upgraders, path_from, upgraded, version_of
 
-__all__ = ["Codec", "Upgrader", "Upgraders"]
-
-Upgrader: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
-Upgraders: TypeAlias = Mapping[tuple[str, int], Upgrader]
+__all__ = ["Codec"]
 
 _PLAIN = frozenset({str, int, bool, type(None)})
 
@@ -48,13 +46,13 @@ class Codec:
         self._versions: dict[str, int] = {}
         self._decoders: dict[str, msgspec.json.Decoder[msgspec.Struct]] = {}
         self._names: dict[type[msgspec.Struct], str] = {}
-        self._upgraders = dict(upgraders or {})
+        self._upgraders = {} if upgraders is None else upgraders
         for cls in event_classes:
             name = _type_name(cls)
             if name in self._versions:
                 raise ValueError(f"two event classes are named {name!r}; rename one")
             self._names[cls] = name
-            self._versions[name] = _schema_version(cls)
+            self._versions[name] = version_of(cls)
             self._decoders[name] = msgspec.json.Decoder(cls)
 
     def encode(self, event: msgspec.Struct) -> tuple[str, int, bytes]:
@@ -83,54 +81,47 @@ class Codec:
         """Return the event that a record holds, upgraded to today's version.
 
         Raises:
+            UnknownType: newer code wrote the record, or it is not perdure's.
             NewerSchema: newer code wrote the record.
             NoUpgradePath: a step between its version and today's is missing.
-            Undecodable: unknown type or codec, or a body that does not fit its type.
+            Undecodable: unknown codec, or a body that does not fit its type.
         """
-        name = record.type
-        subject = f"record {record.seq} ({name}) of {record.stream}"
-        known = self._versions.get(name)
-        if known is None:
-            raise Undecodable(subject, f"the event type {name!r} is not known")
+        name, body = record.type, record.body
+        if record.schema_version != self._versions.get(name):
+            body = upgraded(body, self._path(record), _subject(record))
         if record.codec != JSON_CODEC:
-            raise Undecodable(subject, f"the codec {record.codec!r} is not known")
-        if record.schema_version > known:
-            raise NewerSchema(name, record.schema_version, known)
-        body = record.body
-        if record.schema_version < known:
-            body = self._upgrade(record, known, subject)
+            raise Undecodable(
+                _subject(record), f"the codec {record.codec!r} is not known"
+            )
         try:
             return self._decoders[name].decode(body)
         except (msgspec.MsgspecError, UnicodeError) as error:
-            raise Undecodable(subject, str(error)) from error
+            raise Undecodable(_subject(record), str(error)) from error
 
-    def _upgrade(self, record: Record, known: int, subject: str) -> bytes:
-        steps: list[Upgrader] = []
-        for version in range(record.schema_version, known):
-            step = self._upgraders.get((record.type, version))
-            if step is None:
-                raise NoUpgradePath(record.type, version)
-            steps.append(step)
-        try:
-            value = msgspec.json.decode(record.body, type=dict[str, Any])
-            for step in steps:
-                value = step(value)
-            return self._encoder.encode(value)
-        except Exception as error:
-            raise Undecodable(
-                subject, f"an upgrader failed with {type(error).__name__}: {error}"
-            ) from error
+    def check(self, record: Record) -> bool:
+        """Raise as `decode` does for a type or version that this code cannot read.
+
+        The body is not looked at. Returns whether it is of an older version.
+        """
+        if record.schema_version == self._versions.get(record.type):
+            return False
+        self._path(record)
+        return True
+
+    def _path(self, record: Record) -> list[Upgrader]:
+        known = self._versions.get(record.type)
+        if known is None:
+            raise UnknownType(_subject(record), record.type)
+        return path_from(record.type, record.schema_version, known, self._upgraders)
+
+
+def _subject(record: Record) -> str:
+    return f"record {record.seq} ({record.type}) of {record.stream}"
 
 
 def _type_name(cls: type[msgspec.Struct]) -> str:
     tag = cls.__struct_config__.tag
     return tag if isinstance(tag, str) else cls.__name__
-
-
-def _schema_version(cls: type[msgspec.Struct]) -> int:
-    version = getattr(cls, "schema_version", 1)
-    # A field of that name is a slot descriptor on the class, not a version.
-    return version if isinstance(version, int) else 1
 
 
 def _refuse_unstorable(value: Any, path: str) -> None:

@@ -15,6 +15,7 @@ __all__ = [
     "StoreLocked",
     "StoreTrouble",
     "Undecodable",
+    "UnknownType",
 ]
 
 
@@ -127,6 +128,13 @@ class Undecodable(StorageError):
         )
         self.subject = subject
         self.reason = reason
+
+
+class UnknownType(Undecodable):
+    """A record is of an event type that this code does not have."""
+
+    def __init__(self, subject: str, type_name: str) -> None:
+        super().__init__(subject, f"the event type {type_name!r} is not known")
 
 
 class NewerSchema(Undecodable):

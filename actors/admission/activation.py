@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage.errors import Undecodable
 from ...storage.records import Record
 from ...supervision.faults import hit
 from ...supervision.protocol import StartChild, StopChild
@@ -27,9 +26,9 @@ from ..names import task as task_name
 from ..protocol import Allocate, Order, Stopped, WakeAgain
 from ..requests import BACKSTOP
 from ..task.rows import COMES, TaskRow, Wake, queued_row, timer_row
-from .first import First, first_of, submitted_of
 from .queue import ENDING, REGISTER
 from .retention import ended_row
+from .vetting import Vetted
 
 if TYPE_CHECKING:
     from .actor import Admission
@@ -93,18 +92,20 @@ class Activation:
         if place.agent not in admission.house.agents and place.order != "cancel":
             admission.park(task, f"no agent {place.agent!r} is registered", REGISTER)
             return
-        if place.epoch:
-            # Its grant stands before its first activation. The pool may have it back,
-            # of a task that had only to leave, and would give it once more.
+        if place.epoch and admission.vetting.passed(task):
             self._begin(task)
             return
 
-        def found(first: First) -> None:
-            try:
-                submitted = submitted_of(task, first, admission.house.event_of)
-            except Undecodable as error:  # damaged, newer, or a gap in upgrades
-                admission.park(task, str(error), "resume")
+        def found(vetted: Vetted) -> None:
+            if admission.vetting.holds_back(task, vetted):
                 return
+            if place.epoch:
+                # Its grant stands before its first activation. The pool may have it
+                # back, of a task that had only to leave, and would give it once more.
+                self._begin(task)
+                return
+            submitted = vetted.submitted
+            assert submitted is not None
             message = Allocate(
                 task=task,
                 amounts=submitted.budget,
@@ -114,7 +115,9 @@ class Activation:
             pool = admission.house.address(POOL)
             admission.requests.send(("pool", task), pool, message)
 
-        admission.read(lambda reader: first_of(reader, task), found)
+        admission.read(
+            lambda reader: admission.vetting.look(reader, task, place), found
+        )
 
     def allocated(self, task: str, refusal: str | None) -> None:
         """The pool answered: wait for more money, start, or recover."""
@@ -353,6 +356,7 @@ class Activation:
         """Nobody writes the task's streams any more: the journal lets go of them."""
         admission = self._admission
         self._over.pop(task, None)
+        admission.vetting.forget(task)
         forget = partial(admission.house.journal.forget, family(task))
         admission.when_durable(admission.last_seq, forget)
         admission.erasing.left()

@@ -22,6 +22,7 @@ from ..house import House
 from ..names import ADMISSION, TASK_ROWS, TASKS
 from ..names import task as task_name
 from ..protocol import (
+    Adopt,
     Allocated,
     Answer,
     Cancel,
@@ -62,6 +63,7 @@ from .retention import GoOn, LookBack, Retention
 from .retrying import Retries
 from .steering import Steering
 from .verdicts import Verdicts
+from .vetting import Vetting
 from .warnings import Warnings
 
 __all__ = ["Admission"]
@@ -98,6 +100,7 @@ class Admission(Durable[QueueState]):
         self.verdicts = Verdicts(self)
         self.erasing = Erasing(self)
         self.retention = Retention(self)
+        self.vetting = Vetting(self)
         self.gate = Gate(self)
         self.isolation = Isolation(self)
         self.drains: list[Promise] | None = None
@@ -147,6 +150,7 @@ class Admission(Durable[QueueState]):
                 self.callers.wake(task, f"agent {place.agent} is registered")
         self.pausing.opened()
         self.retention.opened()
+        self.vetting.opened()
         self.commands.look()
         self._admit()
 
@@ -167,6 +171,8 @@ class Admission(Durable[QueueState]):
                 self.forks.fork(message)
             case Retry():
                 self.retries.retry(message)
+            case Adopt():
+                self.vetting.adopt(message)
             case Pause():
                 self.pausing.pause(message)
             case Cancel():
@@ -260,7 +266,12 @@ class Admission(Durable[QueueState]):
         self.house.executor.drain()
 
     def park(
-        self, task: str, reason: str, ends_with: str, status: str = "parked"
+        self,
+        task: str,
+        reason: str,
+        ends_with: str,
+        status: str = "parked",
+        offered: str = "",
     ) -> None:
         """Take the task out until somebody resumes it; its own streams stay untouched.
 
@@ -276,7 +287,12 @@ class Admission(Durable[QueueState]):
                 self.activation.ended(TaskLeft(task=task, status=row.status))
                 return
             new = msgspec.structs.replace(
-                row, status=status, reason=status, detail=reason, ends_with=ends_with
+                row,
+                status=status,
+                reason=status,
+                detail=reason,
+                ends_with=ends_with,
+                offered=offered,
             )
             self.append(
                 TaskParked(

@@ -19,6 +19,7 @@ from ..events import (
 from ..names import KEYS, TASK_ROWS
 from ..names import task as task_name
 from ..protocol import (
+    Adopt,
     Answer,
     Asked,
     Cancel,
@@ -331,6 +332,8 @@ def _kind(message: Asked) -> str:
     match message:
         case Cancel():
             return "cancel"
+        case Adopt():
+            return "adopt"
         case Pause():
             return "pause"
         case WakeAgain():

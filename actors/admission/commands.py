@@ -22,6 +22,7 @@ from ..events import Amounts, CommandApplied, Event
 from ..memory.facts import Said
 from ..names import MEMORY, POOL, TASK_ROWS, fork_id
 from ..protocol import (
+    Adopt,
     Answer,
     Cancel,
     ChangeFact,
@@ -56,8 +57,8 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     operation, and says whether it `happened` and what text it gave; for `approve` JSON
     `arguments`, with a `tool` or without, are the call that is to be made instead;
     `compensate` is for `cancel`, `fact` for `know`, `about` for `erase`: a subject;
-    `text` is for `answer` and `steer`, which may `replace` a note, `step` for `retry`;
-    `at`, `goal` and `key` are for `fork`, beside `amounts`.
+    `text` is for `answer`, `adopt` and `steer`, which may `replace` a note; `step` is
+    for `retry`, `at`, `goal` and `key` for `fork`, beside `amounts`.
     """
 
     by: str = "somebody"
@@ -183,6 +184,11 @@ class Commands:
             case "retry":
                 retry = Retry(task=task, step=body.step, by=body.by, command=command.id)
                 self._admission.retries.retry(retry)
+            case "adopt":
+                adopt = Adopt(
+                    task=task, digest=body.text, by=body.by, command=command.id
+                )
+                self._admission.vetting.adopt(adopt)
             case "fork":
                 fork = Fork(
                     task=task,

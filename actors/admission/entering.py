@@ -40,6 +40,7 @@ def enter(
     """
     stream = f"task/{task.task}"
     mine = [task_row(task, "queued")]
+    mine += admission.vetting.definition(task.agent, task.agent_digest)
     if task.key is not None:
         mine.append(Row(space=KEYS, key=task.key, value=task.task.encode()))
     if task.not_before is not None:
@@ -61,6 +62,7 @@ def enter(
     )
     lease = admission.house.journal.acquire(stream, 0)
     seq = admission.append(queued, *beside, rows=rows, also=[(lease, drafts)])
+    admission.vetting.wrote(task.agent_digest)
     hit("admission.queued", task.agent)
     if task.not_before is not None:
         hit("timer.set", task.agent)

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from ..events import (
+    AgentChanged,
     ApprovalAnswered,
     CommandApplied,
     EffectResolved,
@@ -31,9 +32,11 @@ from ..events import (
 )
 
 __all__ = [
+    "ADOPT",
     "ENDING",
     "REGISTER",
     "REMEMBERED",
+    "UPGRADE",
     "Place",
     "QueueState",
     "Rounds",
@@ -43,6 +46,8 @@ __all__ = [
 
 ENDING = ("cancel", "compensate")  # orders that a task only winds up for
 REGISTER = "register the agent"  # what ends the wait of a task that lacks its agent
+UPGRADE = "start a perdure that can read it"  # of one that this code cannot
+ADOPT = "adopt, or the agent as it was"  # of one whose agent has changed
 LAG = 1  # round that a slow start may be behind, and still be counted in its own
 REMEMBERED = 1_000  # groups that had a slot lately, of one priority
 
@@ -58,6 +63,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     `opening` says in which process it was activated last, `deaths` how many processes
     died under it since it was seen to get further, and `struck` whether the last of
     those deaths counts against it: it does where nobody else was active.
+
+    `digest` is the definition of its agent that it goes on with, `rules` the baseline,
+    where those are not what it was submitted with. `unfit` is a parked one that this
+    code, or its agent as it was then, could not go on with.
     """
 
     agent: str
@@ -85,6 +94,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     resumed: int = 0
     resumer: str = ""
     retry: str = ""  # the step that its newest resume has done again
+    digest: str = ""
+    rules: str = ""
+    unfit: bool = False
 
     @property
     def woken(self) -> bool:
@@ -196,6 +208,7 @@ def apply(state: QueueState, event: Event) -> QueueState:
                 pausing=old.pausing if order == "again" else "",
                 lifted=False,
                 lacks_agent=False,
+                unfit=False,
                 deaths=0 if order == "resume" else old.deaths,
                 ending=order in ENDING or (old.ending and not back),
             )
@@ -224,7 +237,10 @@ def apply(state: QueueState, event: Event) -> QueueState:
                 state = _turned(state, old, Rounds.back)
         case TaskParked(task=task, ends_with=ends_with):
             place = change(
-                state.tasks[task], where="parked", lacks_agent=ends_with == REGISTER
+                state.tasks[task],
+                where="parked",
+                lacks_agent=ends_with == REGISTER,
+                unfit=ends_with in (UPGRADE, ADOPT),
             )
         case (
             ApprovalAnswered()
@@ -241,6 +257,9 @@ def apply(state: QueueState, event: Event) -> QueueState:
             paused = change(state.tasks[task], pausing=by or "somebody", lifted=False)
             tasks = {**state.tasks, task: paused}
             return change(state, version=version, tasks=tasks)
+        case AgentChanged(task=task, digest=digest, baseline=rules):
+            other = change(state.tasks[task], digest=digest, rules=rules)
+            return change(state, version=version, tasks={**state.tasks, task: other})
         case PauseLifted(task=task):
             on = change(state.tasks[task], pausing="", lifted=True)
             return change(state, version=version, tasks={**state.tasks, task: on})

@@ -15,6 +15,7 @@ from ...storage.reader import Reader
 from ...storage.records import Draft, Record, Row, in_family
 from ..belongings import named_by, rows_under
 from ..events import (
+    AgentChanged,
     ApprovalAnswered,
     CommandApplied,
     EffectResolved,
@@ -63,7 +64,7 @@ def wordless(event: Event) -> Event:
         case ApprovalAnswered():
             # The id of an approval is a digest of the arguments: those can be guessed.
             return change(event, approval="", by="", why="", tool="", arguments="")
-        case NoteGiven() | PauseAsked() | PauseLifted():
+        case AgentChanged() | NoteGiven() | PauseAsked() | PauseLifted():
             return change(event, by="")
         case ExpiryNear():
             return change(event, subject="")

@@ -19,6 +19,7 @@ from ..events import EffectRecorded, EffectRegistered, Event
 from ..names import EFFECT_KEYS, EVIDENCE
 from ..protocol import Perform
 from ..tool import Tool
+from ..upgrades import todays
 from .entry import Earlier, LedgerState, leaving
 from .rows import EvidenceRow, evidence_key, recorded
 
@@ -68,12 +69,16 @@ class Left:
 
     def load(self, reader: Reader, loaded: Loaded) -> None:
         """Learn from the store what left in the running step, which `loaded` names."""
-        bodies = [one.body for one in loaded.records if one.type == "EffectRegistered"]
-        if loaded.snapshot is not None:
-            bodies = [loaded.snapshot.body, *bodies]
-        if not bodies:
+        made = [one for one in loaded.records if one.type == "EffectRegistered"]
+        if made:
+            newest = self._ledger.house.event_of(made[-1])
+            assert isinstance(newest, EffectRegistered)
+            step = newest.step
+        elif loaded.snapshot is not None:
+            body = todays(loaded.snapshot, LedgerState)
+            step = msgspec.json.decode(body, type=_OfStep).step
+        else:
             return
-        step = msgspec.json.decode(bodies[-1], type=_OfStep).step
         prefix = _prefix(self._ledger.task, step)
         self._step = step
         self._ops = {

@@ -7,14 +7,15 @@ come from outside: not from a model, and not from the call's own arguments.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from ...storage.errors import Undecodable
 from ...storage.reader import Reader
-from ..events import EffectRecorded, EffectRegistered
+from ...storage.records import Record
+from ..events import EffectRecorded, EffectRegistered, Event
 from ..evidence import named_op
 from ..names import ledger
 from ..protocol import FactChanged, Inquire
@@ -26,14 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Remembering", "why_not_proven"]
 
+Decode: TypeAlias = Callable[[Record], Event]
 PAGE = 1_000  # records
 PLACE = re.compile(r"([0-9]{1,9})\.([0-9]{1,4})")  # a call's id as requests have it
 OWN = ("anchor", "read_evidence", "recall", "remember")  # say again what was said
-
-
-class _Numbered(msgspec.Struct, frozen=True):
-    op: int = 0
-    parent: int = 0
 
 
 class Remembering:
@@ -57,7 +54,8 @@ class Remembering:
         doubt = ""
 
         def read(reader: Reader) -> tuple[Any, str]:
-            return look(reader), why_not_proven(reader, task, value, evidence)
+            event_of = memory.house.event_of
+            return look(reader), why_not_proven(reader, event_of, task, value, evidence)
 
         def decide(found: tuple[Any, str]) -> Change:
             nonlocal doubt
@@ -89,7 +87,9 @@ def _told(change: Change, doubt: str) -> Change:
     return msgspec.structs.replace(change, said=f"{change.said}, {how}")
 
 
-def why_not_proven(reader: Reader, task: str, value: str, evidence: str) -> str:
+def why_not_proven(
+    reader: Reader, event_of: Decode, task: str, value: str, evidence: str
+) -> str:
     """Why the record of an operation does not bear a value out, or nothing.
 
     `evidence` is an evidence id (`op12`), or the id of a call as requests show it.
@@ -97,7 +97,7 @@ def why_not_proven(reader: Reader, task: str, value: str, evidence: str) -> str:
     if not evidence.strip():
         return "no evidence is given"
     try:
-        found = _recorded(reader, task, evidence.strip())
+        found = _recorded(reader, event_of, task, evidence.strip())
         text = "" if found is None else _whole(reader, found[1])
     except (Undecodable, msgspec.MsgspecError) as error:
         return f"the record cannot be read: {' '.join(str(error).split())[:200]}"
@@ -116,17 +116,19 @@ def why_not_proven(reader: Reader, task: str, value: str, evidence: str) -> str:
 
 
 def _recorded(
-    reader: Reader, task: str, evidence: str
+    reader: Reader, event_of: Decode, task: str, evidence: str
 ) -> tuple[EffectRegistered, EffectRecorded] | None:
     """The newest attempt of an operation, and how it ended."""
     wanted = named_op(evidence, task) or 0
     if found := PLACE.fullmatch(evidence):
         parent, index = int(found[1]), int(found[2])
-        calls = sorted({one.op for one in _events(reader, task, parent=parent)})
+        calls = sorted(
+            {one.op for one in _events(reader, event_of, task, parent=parent)}
+        )
         wanted = calls[index] if index < len(calls) else 0
     call: EffectRegistered | None = None
     recorded: EffectRecorded | None = None
-    for event in _events(reader, task, op=wanted) if wanted else ():
+    for event in _events(reader, event_of, task, op=wanted) if wanted else ():
         if isinstance(event, EffectRegistered):
             call, recorded = event, None
         else:
@@ -135,19 +137,20 @@ def _recorded(
 
 
 def _events(
-    reader: Reader, task: str, *, op: int = 0, parent: int = 0
+    reader: Reader, event_of: Decode, task: str, *, op: int = 0, parent: int = 0
 ) -> Iterator[EffectRegistered | EffectRecorded]:
     """The records of one operation, or of the calls of one reply."""
-    kinds = {"EffectRegistered": EffectRegistered, "EffectRecorded": EffectRecorded}
     seen = 0
     while page := reader.records(seen, PAGE, ledger(task)):
         seen = page[-1].seq
         for record in page:
-            if record.type not in kinds:
+            if record.type not in ("EffectRegistered", "EffectRecorded"):
                 continue
-            named = msgspec.json.decode(record.body, type=_Numbered)
-            if (op and named.op == op) or (parent and named.parent == parent):
-                yield msgspec.json.decode(record.body, type=kinds[record.type])
+            event = event_of(record)
+            assert isinstance(event, EffectRegistered | EffectRecorded)
+            mine = isinstance(event, EffectRegistered) and event.parent == parent
+            if (op and event.op == op) or (parent and mine):
+                yield event
 
 
 def _whole(reader: Reader, recorded: EffectRecorded) -> str:

@@ -58,7 +58,8 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
 
     `epoch` is the one that it paused in; `compensates` says that it takes effects back,
     `condition` names the condition that stopped its loop, where one did. Operations of
-    a fork below `source_ops` are those of its `source`.
+    a fork below `source_ops` are those of its `source`. `offered` is the definition of
+    its agent that a task is parked before, until somebody adopts it.
     """
 
     task: str
@@ -79,6 +80,7 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     source_ops: int = 0
     condition: str = ""
+    offered: str = ""
 
 
 class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,7 +195,13 @@ def task_row(task: TaskSubmitted, status: str, **fields: Any) -> Row:
 def queued_row(row: TaskRow) -> Row:
     """The task's row once it is in the queue again."""
     new = msgspec.structs.replace(
-        row, status="queued", reason="", detail="", ends_with="", condition=""
+        row,
+        status="queued",
+        reason="",
+        detail="",
+        ends_with="",
+        condition="",
+        offered="",
     )
     return Row(space=TASK_ROWS, key=row.task, value=msgspec.json.encode(new))
 

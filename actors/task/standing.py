@@ -9,8 +9,8 @@ import msgspec
 
 from ...storage.reader import Reader
 from ...storage.records import Record, Snapshot
-from ..durable import STATE_SCHEMA
 from ..events import Event
+from ..upgrades import state_of
 from .state import TaskState, apply
 
 __all__ = ["newest", "standing"]
@@ -32,15 +32,13 @@ def newest(
     """
 
     def usable(snapshot: Snapshot) -> bool:
-        if snapshot.state_schema != STATE_SCHEMA:
-            return False
-        msgspec.json.decode(snapshot.body, type=type(first))
+        state_of(snapshot, type(first))
         return True
 
     loaded = reader.load(stream, usable=usable)
     state = first
     if loaded.snapshot is not None:
-        state = msgspec.json.decode(loaded.snapshot.body, type=type(first))
+        state = state_of(loaded.snapshot, type(first))
     for record in loaded.records:
         state = fold(state, event_of(record))
     return state, loaded.seq

@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from ..actors import names
-from ..actors.durable import STATE_SCHEMA
 from ..actors.events import Quarantined, QuarantineLifted, TaskParked
 from ..errors import Misuse
 from ..folds import event_of
@@ -26,6 +25,7 @@ from ..storage.erasure import Erasure
 from ..storage.mend import mend_file
 from ..storage.reader import open_reader
 from ..storage.records import Draft, Lease, Row, Snapshot, blob_digest
+from ..storage.upgrades import version_of
 from .examine import examine
 from .owned import Owned
 from .quarantine import Item, Taken, held, item_id, items, rows_of, without
@@ -349,7 +349,7 @@ def _snapshot(stream: str, version: int, covers: int, state: Any) -> Snapshot:
         stream=stream,
         version=version,
         covers=covers,
-        state_schema=STATE_SCHEMA,
+        state_schema=version_of(type(state)),
         body=msgspec.json.encode(state),
         reason="repaired",
     )

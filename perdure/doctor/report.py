@@ -68,8 +68,9 @@ KINDS: dict[str, tuple[str, str]] = {  # what each means, and what to do
         "register it, or the task stays parked",
     ),
     "agent_changed": (
-        "a live task's agent is not the one that it was given to",
-        "register the agent as it was, or take the task's new one on purpose",
+        "a live task would be parked: its agent is not the one that it was given to",
+        "register the agent as it was, or have the task go on with it as it is now: "
+        "Agent(adopt=…), or perdure adopt once it is parked",
     ),
 }
 

@@ -12,7 +12,10 @@ from typing import Any
 import msgspec
 
 from ..actors import names
+from ..actors.admission.queue import Place
+from ..actors.admission.vetting import differences
 from ..actors.agent import Agent
+from ..actors.definition import held_by, in_words
 from ..actors.task.rows import ENDED, ERASED, TaskRow
 from ..storage.errors import StorageError
 from ..storage.reader import Reader
@@ -137,7 +140,7 @@ class Tasks:
         for task, place in self.queue.state.tasks.items():
             self.live += 1
             why = self._unloadable(task) if task in self._suspects else ""
-            why = why or self._without_agent(task, place.agent)
+            why = why or self._without_agent(task, place)
             if not why:
                 self.loads += 1
             elif len(self.held) < MOST:
@@ -159,7 +162,9 @@ class Tasks:
                 return f"{stream}: {type(error).__name__}: {error}"
         return ""
 
-    def _without_agent(self, task: str, name: str) -> str:
+    def _without_agent(self, task: str, place: Place) -> str:
+        """Why a task would be parked; one goes on over a compatible change."""
+        name = place.agent
         if self._agents is None:
             return ""
         agent = self._agents.get(name)
@@ -168,9 +173,14 @@ class Tasks:
             return f"its agent {name} is not among those given"
         first = self._reader.examined(names.family(task), 0, 1)
         if first and first[0][1] and first[0][0].type == "TaskSubmitted":
-            digest = msgspec.json.decode(first[0][0].body)["agent_digest"]
-            if digest != agent.digest():
-                what = f"agent {name} was {digest} and is {agent.digest()}"
+            body = msgspec.json.decode(first[0][0].body)
+            before = place.digest or body["agent_digest"]
+            held = held_by(differences(self._reader, before, agent))
+            if held and not agent.adopts(before):
+                what = (
+                    f"agent {name} was {before} and is {agent.digest()}: "
+                    f"{in_words(held)}"
+                )
                 self._found.add("agent_changed", f"task {task}", what)
                 return what
         return ""

@@ -13,14 +13,14 @@ import msgspec
 from ..actors import names
 from ..actors.admission import queue
 from ..actors.budget import account, pool
-from ..actors.durable import STATE_SCHEMA
 from ..actors.events import Event, TaskErased
 from ..actors.ledger import entry
 from ..actors.memory import state as memory
 from ..actors.task import state as task
+from ..actors.upgrades import is_current
 from ..actors.windows import window
 from ..folds import event_of
-from ..storage.errors import NewerSchema, NoUpgradePath, Undecodable
+from ..storage.errors import NewerSchema, NoUpgradePath, Undecodable, UnknownType
 from ..storage.reader import Reader
 from ..storage.records import Record, Snapshot
 from .report import Findings
@@ -134,9 +134,10 @@ class Walk:
             self._amiss("newer_schema", where, known)
         except NoUpgradePath as error:
             self._amiss("no_upgrade", where, error.reason)
+        except UnknownType as error:
+            self._amiss("unknown_type", where, error.reason)
         except Undecodable as error:
-            kind = "unknown_type" if "is not known" in error.reason else "body"
-            self._amiss(kind, where, error.reason)
+            self._amiss("body", where, error.reason)
         else:
             self._apply(record, event, where)
 
@@ -163,7 +164,7 @@ class Walk:
             what = f"it covers record {snapshot.covers}, and that is {record.seq}"
             self._found.add("snapshot_differs", self._at(snapshot), what)
         elif (
-            snapshot.state_schema == STATE_SCHEMA
+            is_current(snapshot, type(self.state))
             and msgspec.json.encode(self.state) != snapshot.body
         ):
             what = "replay comes to another state"

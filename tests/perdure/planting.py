@@ -62,11 +62,13 @@ def reseal_snapshot(path: Path, snapshot: Snapshot, **changes: Any) -> None:
     new = msgspec.structs.replace(snapshot, **changes)
     with editing(path) as db:
         db.execute(
-            "UPDATE snapshots SET version = ?, covers = ?, body = ?, checksum = ? "
+            "UPDATE snapshots SET version = ?, covers = ?, state_schema = ?, body = ?, "
+            "checksum = ? "
             "WHERE version = ? AND stream_id = (SELECT id FROM streams WHERE name = ?)",
             (
                 new.version,
                 new.covers,
+                new.state_schema,
                 new.body,
                 snapshot_checksum(new),
                 snapshot.version,

@@ -408,16 +408,22 @@ def test_an_agent_that_is_missing_or_changed_holds_its_tasks_back(
     assert missing.counts == {"agent_missing": 1}
     assert (missing.live, missing.loads) == (1, 0)
 
+    def changed(*tools: Any, **options: Any) -> Report:
+        given = {"name": "agent", "instructions": "Other.", "model": agent.model}
+        return examine(planted.path, agents=[Agent(**given, tools=tools, **options)])
+
     @tool(effect="read")
     def another(what: str) -> str:
         """Look elsewhere."""
         return what
 
-    tools = [*agent.tools.values(), another]
-    changed = Agent(name="agent", instructions="Other.", model=agent.model, tools=tools)
-    report = examine(planted.path, agents=[changed])
+    assert changed(*agent.tools.values(), another).healthy  # over this it goes on
+    report = changed(another)
     assert report.counts == {"agent_changed": 1}
     assert [one.task for one in report.held] == [planted.waits]
+    gone = next(iter(agent.tools))
+    assert f"tool {gone!r} removed" in report.held[0].why
+    assert changed(another, adopt=True).healthy
 
 
 # ── other stores, and stores in use ──────────────────────────────────────────────

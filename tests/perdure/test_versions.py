@@ -16,9 +16,10 @@ import pytest
 
 from perdure import Runtime, StoreRefused, folds
 from perdure.actors.events import StepStarted
+from perdure.actors.ledger.entry import LedgerState
 from perdure.actors.task.standing import newest
 from perdure.actors.task.state import TaskState, apply
-from perdure.actors.upgrades import UPGRADERS
+from perdure.actors.upgrades import UPGRADERS, state_of
 from perdure.cli import main
 from perdure.doctor import examine
 from perdure.storage.layout import LAYOUT
@@ -37,12 +38,14 @@ Step = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def renames(old: str, new: str) -> Step:
-    return lambda value: {**value, new: value.pop(old)}
+    return lambda value: {new: value.pop(old), **value}
 
 
 STEPS: dict[tuple[str, int], Step] = {
     ("TaskState", 1): renames("step", "current"),
     ("TaskState", 2): renames("current", "newest"),
+    ("LedgerState", 1): renames("now", "current"),
+    ("LedgerState", 2): renames("current", "step"),
     ("StepStarted", 1): renames("name", "current"),
     ("StepStarted", 2): renames("current", "step"),
 }
@@ -62,14 +65,15 @@ class Store:
                 if record.type == "StepStarted"
             ]
             kept = [
-                one
+                (one, *names)
                 for task in self.ids.values()
-                for one in reader.snapshots(f"task/{task}")
+                for part, *names in (("", "newest", "step"), ("/ledger", "step", "now"))
+                for one in reader.snapshots(f"task/{task}{part}")
             ]
         for record in started:
             self.write(record, **renamed(record.body, "step", "name"))
-        for snapshot in kept:
-            self.write(snapshot, **renamed(snapshot.body, "newest", "step"))
+        for snapshot, old, new in kept:
+            self.write(snapshot, **renamed(snapshot.body, old, new))
 
     def write(self, one: Record | Snapshot, **changes: Any) -> None:
         """Put a record or a snapshot in its own place, changed."""
@@ -129,9 +133,9 @@ def store(tmp_path: Path, folder: None) -> Store:
 
 @pytest.fixture
 def third(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Code at version 3 of both, with the steps up to it."""
+    """Code at version 3 of them, with the steps up to it."""
     folds._codec.cache_clear()
-    for kind in (TaskState, StepStarted):
+    for kind in (TaskState, LedgerState, StepStarted):
         monkeypatch.setattr(kind, "schema_version", 3, raising=False)
     for key, step in STEPS.items():
         monkeypatch.setitem(UPGRADERS, key, step)
@@ -158,10 +162,12 @@ def test_a_renamed_field_is_found_again_in_snapshots_and_in_events(
 ) -> None:  # B29, K44
     (snapshot, *_) = store.snapshots(RUNNING)
     assert b'"step":"look"' in snapshot.body
-    assert store.state(RUNNING).newest == "look"
-    store.without_snapshots(RUNNING)
+    assert "newest" not in msgspec.json.decode(snapshot.body)
+    assert state_of(snapshot, TaskState).newest == "look"
     state = store.state(RUNNING)
     assert (state.newest, [one.id for one in state.steps]) == ("look", ["look", "send"])
+    store.without_snapshots(RUNNING)
+    assert store.state(RUNNING) == state
 
 
 @pytest.mark.parametrize("goal", [RUNNING, PAUSED])
@@ -339,6 +345,21 @@ def test_a_snapshot_that_is_of_no_use_gives_way_to_the_one_before(
         assert store.state(RUNNING) == before
 
 
+@pytest.mark.parametrize("spoil", [newer, truncated])
+def test_a_task_goes_on_over_snapshots_that_are_of_no_use(
+    store: Store, third: None, spoil: Callable[[Snapshot], dict[str, Any]]
+) -> None:  # K44
+    for one in store.snapshots(RUNNING):
+        store.write(one, **spoil(one))
+    log = Told()
+    with store.opened(log=log) as runtime:
+        log.wait_for("task.paused", task=store.ids[RUNNING])
+        assert runtime.wait(store.ids[RUNNING], timeout=LONG).reason == "approval"
+        assert not log.of("actor.crashed")
+    new, *_ = store.snapshots(RUNNING)
+    assert (new.state_schema, store.state(RUNNING).newest) == (3, "send")
+
+
 def test_a_snapshot_with_a_wrong_digest_gives_way_to_the_one_before(
     store: Store, third: None
 ) -> None:  # K44
@@ -377,6 +398,16 @@ def test_an_upgrade_keeps_the_states_anew_and_no_record_changes(
     for key in STEPS:  # the new one needs no step
         del UPGRADERS[key]
     assert store.state(RUNNING) == state
+
+
+def test_a_state_that_comes_of_old_records_is_kept_too(
+    store: Store, third: None
+) -> None:
+    store.without_snapshots(RUNNING)
+    state = store.state(RUNNING)
+    assert how(upgrade(store.path))[store.ids[RUNNING]] == "upgraded"
+    (kept,) = store.snapshots(RUNNING)
+    assert state_of(kept, TaskState) == state
 
 
 def test_an_old_snapshot_stands_until_the_new_one_is_committed(
@@ -421,3 +452,29 @@ def test_a_store_that_is_in_use_is_upgraded_by_nobody_else(
         assert main(["upgrade", "--store", str(store.path)]) == 2
         assert "is owned by" in capsys.readouterr().err
         assert main(["upgrade", "--dry-run", "--store", str(store.path)]) == 0
+
+
+@pytest.mark.parametrize("kind", ["dir", "postgres"])
+def test_a_store_that_is_no_file_is_upgraded_too(
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    address = f"dir:{tmp_path / 'tasks'}"
+    if kind == "postgres":
+        address = request.getfixturevalue("postgres")
+    with Runtime(address, agents=[golden()]) as runtime:
+        task = runtime.submit("golden", "paused short")
+        assert task.wait(LONG).reason == "approval"
+    monkeypatch.setattr(TaskState, "schema_version", 2, raising=False)
+    monkeypatch.setitem(UPGRADERS, ("TaskState", 1), dict)
+    assert how(upgrade(address, dry=True)) == {task.id: "to upgrade"}
+    assert how(upgrade(address)) == {task.id: "upgraded"}
+    with open_reader(address) as reader:
+        (kept, *_) = reader.snapshots(f"task/{task.id}")
+    assert kept.state_schema == 2
+    assert how(upgrade(address)) == {task.id: "current"}
+    with Runtime(address, agents=[golden()]) as runtime:
+        approve(runtime, task.id)
+        assert runtime.wait(task.id, timeout=LONG).status == "completed"

@@ -2,8 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.actors.admission.queue import REMEMBERED, QueueState, apply, due
+from perdure.actors.admission.queue import (
+    ADOPT,
+    REMEMBERED,
+    UPGRADE,
+    QueueState,
+    apply,
+    due,
+)
 from perdure.actors.events import (
+    AgentChanged,
     Event,
     TaskActivated,
     TaskClosed,
@@ -285,3 +293,22 @@ def test_however_many_groups_come_and_go_few_are_remembered() -> None:
     for n in range(REMEMBERED + 50):
         state = fold(TaskLeft(task=f"t-{n}", status="failed"), state=state)
     assert state.rounds == {}
+
+
+@pytest.mark.parametrize("ends_with", [UPGRADE, ADOPT])
+def test_a_task_is_unfit_from_its_parking_until_it_is_woken(ends_with: str) -> None:
+    parked = TaskParked(task="1", status="parked", reason="r", ends_with=ends_with)
+    state = fold(parked, state=FIVE)
+    assert (state.tasks["1"].unfit, state.tasks["2"].unfit) == (True, False)
+    woken = TaskWoken(task="1", order="resume", by="operator")
+    assert not fold(woken, state=state).tasks["1"].unfit
+
+
+def test_what_a_task_goes_on_under_is_remembered_until_it_changes_again() -> None:
+    def changed(digest: str, baseline: str) -> AgentChanged:
+        return AgentChanged(task="1", before="x", digest=digest, baseline=baseline)
+
+    state = fold(changed("a", "23.3"), changed("b", "mine"), state=FIVE)
+    place = state.tasks["1"]
+    assert (place.digest, place.rules, place.where) == ("b", "mine", "queued")
+    assert state.version == FIVE.version + 2

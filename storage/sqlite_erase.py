@@ -51,8 +51,8 @@ def erase(connection: apsw.Connection, erasure: Erasure) -> None:
             (SCRUB, "due", b"true"),
         )
         return
-    seqs = [seq for seqs in erasure.gone.values() for seq in seqs]
-    note_loose(connection, [*seqs, *kept])
+    went = [seq for seqs in erasure.gone.values() for seq in seqs]
+    note_loose(connection, [*went, *kept])
 
 
 def is_scrub_due(connection: apsw.Connection) -> bool:

@@ -47,7 +47,8 @@ def pack(connection: apsw.Connection) -> None:
     """Put the records of some stretches back closer, in the open transaction."""
     due = connection.execute(_DUE, (LOOSE, ENOUGH, TOGETHER)).fetchall()
     for (key,) in due:
-        bounds = (int(key) * STRETCH, int(key) * STRETCH + STRETCH - 1)
+        first = int(str(key)) * STRETCH
+        bounds = (first, first + STRETCH - 1)
         records = connection.execute(
             "SELECT * FROM records WHERE seq BETWEEN ? AND ? ORDER BY seq", bounds
         ).fetchall()

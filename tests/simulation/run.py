@@ -116,6 +116,7 @@ class Run:
                 log=process.log,
                 dispatcher=process.sim,
                 pool=Budget(model_calls=420, tool_calls=300),
+                retention=None,  # its own tests kill it; here it would move all seeds
                 baseline=Baseline(
                     id="simulation",
                     request_limit=LIMIT,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import msgspec
 
 from ...storage.erasure import Erasure, Redaction, digests_in
-from ...storage.errors import Undecodable
+from ...storage.errors import StorageError, Undecodable
 from ...storage.reader import Reader
 from ...storage.records import Draft, Record, Row
 from ..events import (
@@ -122,6 +122,14 @@ class Round:
         if not self._free:
             return
         going = {family(trim.task) for trim in trims if not trim.why}
+        try:
+            yield from self._others(going)
+        except Undecodable as error:  # perhaps it names one of them
+            for trim in trims:
+                if trim.named:
+                    trim.why = trim.why or str(error)
+
+    def _others(self, going: set[str]) -> Iterator[None]:
         for page in _pages(lambda: self._reader, ""):
             others = (
                 one.body
@@ -160,6 +168,10 @@ class _Trim:
             yield from self._search(reader)
         except Undecodable as error:
             self.why = str(error)
+        except StorageError:
+            raise
+        except Exception as error:  # whatever a fold trips over
+            self.why = f"{type(error).__name__}: {error}"
 
     def _search(self, reader: Callable[[], Reader]) -> Iterator[None]:
         value = reader().row(TASK_ROWS, self.task)

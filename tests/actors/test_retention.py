@@ -23,6 +23,7 @@ from perdure.actors.task.trimmed import KEPT
 from perdure.doctor.examine import examine_reader
 from perdure.export import export_task
 from perdure.models import Scripted
+from perdure.storage.erasure import moved
 from perdure.storage.memory import MemoryBackend, MemoryReader, MemoryStore
 from perdure.testing import SimulatedDispatcher, in_turn
 from perdure.views import sheet
@@ -401,8 +402,6 @@ def test_a_task_of_a_newer_perdure_is_left_as_it_is() -> None:
     house.runtime.close()
     stream = house.store.streams[f"task/{task.id}/ledger"]
     stream[3] = newer = msgspec.structs.replace(stream[3], schema_version=99)
-    from perdure.storage.erasure import moved
-
     stream[3] = moved(newer, newer.version)
     place = next(n for n, one in enumerate(house.store.log) if one.seq == newer.seq)
     house.store.log[place] = stream[3]
@@ -419,6 +418,57 @@ def test_a_task_of_a_newer_perdure_is_left_as_it_is() -> None:
     assert "99" in said
     (again,) = house.store.rows[ENDED_ROWS]  # perhaps a later one knows it
     assert again.endswith(task.id)
+
+
+def spoil(house: House, stream: str, place: int, **fields: Any) -> None:
+    """Change a record, and leave its checksum as it was."""
+    records = house.store.streams[stream]
+    old, records[place] = (
+        records[place],
+        msgspec.structs.replace(records[place], **fields),
+    )
+    house.store.log[house.store.log.index(old)] = records[place]
+
+
+def test_a_damaged_record_elsewhere_keeps_values_that_it_may_name() -> None:
+    house = House(job(World()), handing_on(*tools_of(World())), retention="1d")
+    task, other = house.submit(), house.submit()
+    for one in (task, other):
+        house.finish(one.id)
+    house.runtime.close()
+    spoil(house, f"task/{other.id}/account", 1, body=b"{}")
+    house.sim.clock.advance(2 * DAY)
+    house.reopen()
+    let_go(house, task.id, other.id)
+    whys = {one["why"] for one in house.log.of("retention.dropped") if one["over"]}
+    assert all("checksum" in why for why in whys)
+    assert house.store.blobs
+    assert house.runtime.health()["admission"]
+
+
+def test_a_history_that_does_not_fold_is_left_as_it_is() -> None:
+    house = House(job(World()), retention="1d")
+    task = house.submit()
+    house.finish(task.id)
+    house.runtime.close()
+    stream = f"task/{task.id}"
+    for snapshots in (house.store.snapshots, house.store.flushed_snapshots):
+        snapshots.pop(stream, None)
+    decided = next(
+        n
+        for n, one in enumerate(house.store.streams[stream])
+        if one.type == "DecisionMade"
+    )
+    first = house.store.streams[stream][decided]
+    spoil(house, stream, decided, type="TimerFired", body=b'{"op":77}')
+    moved_ = moved(house.store.streams[stream][decided], first.version)
+    spoil(house, stream, decided, checksum=moved_.checksum)
+    house.sim.clock.advance(2 * DAY)
+    house.reopen()
+    let_go(house, task.id)
+    (said,) = [one["why"] for one in house.log.of("retention.dropped") if one["over"]]
+    assert said.startswith("KeyError")
+    assert "TaskTrimmed" not in house.kinds(stream)
 
 
 def test_accepted_results_are_still_found() -> None:

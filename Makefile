@@ -50,5 +50,5 @@ clean:
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("perdure needs Python 3.11 or newer, this is %d.%d: run make with PYTHON=python3.11" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --editable '.[demo,openai,postgres,prices,tokens,test,check]'
+	$(PIP) install --quiet --editable '.[demo,objects,openai,postgres,prices,tokens,test,check]'
 	@touch $@

@@ -17,6 +17,7 @@ from wheel import ROOT, build
 
 EXTRAS = (
     "demo",
+    "objects",
     "openai",
     "postgres",
     "prices",

@@ -59,7 +59,11 @@ def run_tests(name: str, python: str, pins: list[str]) -> bool:
     if not stamp.exists() or stamp.stat().st_mtime < project.stat().st_mtime:
         subprocess.run([python, "-m", "venv", venv], check=True)
         pip = [venv / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
-        wanted = ["--editable", ".[demo,openai,prices,tokens,test]", *pins]
+        wanted = [
+            "--editable",
+            ".[demo,objects,openai,postgres,prices,tokens,test]",
+            *pins,
+        ]
         subprocess.run([*pip, "install", "--quiet", *wanted], check=True, cwd=ROOT)
         stamp.touch()
     command = [venv / "bin" / "python", "-m", "pytest"]

@@ -20,7 +20,8 @@ commands:
                 --outcome, --since, --until, --limit
   spend [ID]    what one task or all used: --by tool, model, step or day
   run MODULE:AGENT --goal TEXT
-                give an agent a task and run it to its next stop
+                give an agent a task and run it to its next stop; --objects URL keeps
+                big snapshots in an object store: s3://BUCKET/PREFIX, file:///FOLDER …
   cancel ID     end a task after the operations in flight
   pause ID      stop a task and its sub-tasks after the operations in flight, until
                 it is resumed
@@ -59,7 +60,8 @@ commands:
   erase ID | --subject NAME --by NAME --yes
                 take it out of the store for good; a task must have ended
   doctor        whether the store is whole, and which live tasks can go on: --agents
-                MODULE:AGENT … says with which; exits 1 where something was found.
+                MODULE:AGENT … says with which, --objects URL has it look at snapshots
+                in an object store; exits 1 where something was found.
                 --repair sets it aside and parks the tasks that it harms, --quarantine
                 lists what was set aside, --put-back ITEM … undoes it
   archive ID FILE

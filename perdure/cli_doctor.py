@@ -11,6 +11,7 @@ from .cli import DONE, UNDONE, say, say_json, text
 from .cli_run import load_agent
 from .doctor import Item, Repaired, Report, examine, put_back, quarantined, repair
 from .errors import Misuse
+from .objects import open_objects
 
 __all__ = ["add_arguments", "run"]
 
@@ -20,6 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser, _: str) -> None:
     add = parser.add_argument
     agents = "the agents that are to go on with its tasks"
     add("--agents", metavar="MODULE:AGENT", type=text, nargs="+", help=agents)
+    about = "where snapshots of its tasks lie, to be examined too"
+    add("--objects", metavar="URL", type=text, help=about)
     does = parser.add_mutually_exclusive_group()
     about = "set aside what is amiss, and park the live tasks that it harms"
     does.add_argument("--repair", action="store_true", help=about)
@@ -42,7 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _put_back(arguments)
     agents = arguments.agents
     known = None if agents is None else [load_agent(one) for one in agents]
-    report = examine(arguments.store, agents=known)
+    objects = open_objects(arguments.objects, create=False)
+    report = examine(arguments.store, agents=known, objects=objects)
     if arguments.json:
         say_json(report)
     else:

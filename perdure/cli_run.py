@@ -66,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser, _: str) -> None:
         add(f"--budget-{name}", metavar="N", type=whole, help=f"at most so many {what}")
     add("--budget-cost", metavar="AMOUNT", type=_words, help="cost at most so much")
     add("--key", type=_words, help="the same key again means the same task")
+    add("--objects", metavar="URL", type=text, help="where big snapshots go")
     add("--log", metavar="FILE", type=Path, help="write events there, as JSON lines")
     add("--timeout", metavar="S", type=_seconds, help="wait at most so many seconds")
 
@@ -74,7 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Give the agent the task and wait; the runtime is closed before the answer."""
     agent = load_agent(arguments.agent)
     _let_errors_be_seen()
-    with Runtime(arguments.store, agents=[agent], log=arguments.log) as runtime:
+    with Runtime(
+        arguments.store, agents=[agent], log=arguments.log, objects=arguments.objects
+    ) as runtime:
         handle = runtime.submit(
             agent.name,
             arguments.goal,

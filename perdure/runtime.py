@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from types import TracebackType
@@ -35,6 +36,7 @@ from .errors import (
     UseAsync,
 )
 from .logs import check_log, open_sink
+from .objects import beside, is_unnamed, open_objects
 from .reading import Reading
 from .recalling import check_vectors, library_of
 from .storage.address import backend_of
@@ -88,6 +90,9 @@ class Runtime(Submitting, ErasingCalls):
         baseline: the defaults in force.
         dispatcher: what actors run on; tests give a simulated one.
         recall: a `Vectors`, which has `recall` search by meaning as well as by words.
+        objects: where the bigger snapshots of tasks go, so that the store stays small:
+            ``s3://BUCKET/PREFIX``, ``gs://…``, ``az://…`` or ``file:///FOLDER``
+            (extra ``objects``). Credentials come from the environment.
         unknown_price: what a limit of cost does to a task whose agent has no price:
             ``refuse`` it, or ``warn`` in the log and leave its cost unlimited.
         retention: how long a task that ended keeps what is not its result, its effects
@@ -114,6 +119,7 @@ class Runtime(Submitting, ErasingCalls):
         baseline: Baseline | None = None,
         dispatcher: Dispatcher | None = None,
         recall: Vectors | None = None,
+        objects: str | None = None,
         unknown_price: Literal["refuse", "warn"] = "refuse",
         retention: float | str | None = "30d",
     ) -> None:
@@ -129,6 +135,8 @@ class Runtime(Submitting, ErasingCalls):
         kept_for = retention_of(retention)
         check_log(log, store)
         check_vectors(recall)
+        clock = time if dispatcher is None else dispatcher.clock
+        self._objects = open_objects(objects, clock.monotonic)
         self._store = store
         self._own_dispatcher = dispatcher is None
         self._dispatcher: Dispatcher = dispatcher or PoolDispatcher()
@@ -150,6 +158,8 @@ class Runtime(Submitting, ErasingCalls):
             teller = Teller(self._sink, self._waiters, self._watchers, notices)
             self._reading.read(lambda reader: teller.follow(journal, reader))
             self._teller = teller
+            if self._reading.read(lambda reader: is_unnamed(reader, self._objects)):
+                self._warn("objects.unnamed", {})
         except BaseException:
             journal.close(self.baseline.shutdown_timeout)
             self._let_dispatcher_go()
@@ -220,7 +230,7 @@ class Runtime(Submitting, ErasingCalls):
         else:
             backend = store
         journal = Journal(
-            backend,
+            beside(backend, self._objects, self._dispatcher, self._warn),
             time=self._dispatcher.clock.time,
             background=self._dispatcher.background,
             call_later=self._dispatcher.call_later,

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
-from .errors import Undecodable
+from .errors import ObjectMissing, StorageError, Undecodable
+from .pointer import Source, whole
 from .records import (
     Command,
     Head,
@@ -41,6 +42,7 @@ class Reader(ABC):
 
     def __init__(self, warn: Callable[[str, Mapping[str, object]], None]) -> None:
         self._warn = warn
+        self.objects: Source | None = None  # where bodies of snapshots may lie
 
     @property
     @abstractmethod
@@ -97,10 +99,16 @@ class Reader(ABC):
         A skipped snapshot is reported as ``snapshot.skipped`` with its reason.
         """
         with self._transaction():
-            head = self._head(stream)
-            snapshot = self._choose_snapshot(stream, head, usable)
-            after = 0 if snapshot is None else snapshot.version
-            records = tuple(_checked(self._tail(stream, after)))
+            head, found = self._head(stream), self._snapshots(stream)
+        # Between two transactions: its body may have to come from far away.
+        snapshot = self._choose_snapshot(found, head, usable)
+        after = 0 if snapshot is None else snapshot.version
+        with self._transaction():
+            before, head = head, self._head(stream)
+            stands = head == before or snapshot is None or self._holds(snapshot)
+            records = tuple(_checked(self._tail(stream, after))) if stands else ()
+        if not stands:  # what it covers was erased, or moved, meanwhile
+            return self.load(stream, usable=usable)
         expected = after
         for record in records:
             expected += 1
@@ -182,7 +190,10 @@ class Reader(ABC):
         return None if body is None else (body, blob_digest(body) == digest)
 
     def snapshots(self, stream: str) -> list[Snapshot]:
-        """Return the stream's snapshots that match their checksum, newest first."""
+        """Return the stream's snapshots that match their checksum, newest first.
+
+        Their bodies are those in the store, which `whole` follows.
+        """
         with self._transaction():
             return [
                 snapshot
@@ -190,21 +201,61 @@ class Reader(ABC):
                 if snapshot_checksum(snapshot) == checksum
             ]
 
+    def whole(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with its own body, which may lie in an object store.
+
+        Raises a StorageError where that cannot be read: see `pointer.whole`.
+        """
+        return whole(snapshot, self.objects)
+
+    def _holds(self, snapshot: Snapshot) -> bool:
+        """Whether the record that a snapshot covers still stands where it did."""
+        found = self._fetch([snapshot.covers])
+        return [one.version for one in found] == [snapshot.version]
+
     def _choose_snapshot(
         self,
-        stream: str,
+        found: Iterable[tuple[Snapshot, int]],
         head: Head,
         usable: Callable[[Snapshot], bool] | None,
     ) -> Snapshot | None:
-        for snapshot, checksum in self._snapshots(stream):
-            reason = _why_not(snapshot, checksum, head, usable)
-            if reason is None:
-                return snapshot
+        for snapshot, checksum in found:
+            chosen = self._good(snapshot, checksum, head, usable)
+            if isinstance(chosen, Snapshot):
+                return chosen
             self._warn(
                 "snapshot.skipped",
-                {"stream": stream, "version": snapshot.version, "reason": reason},
+                {
+                    "stream": snapshot.stream,
+                    "version": snapshot.version,
+                    "reason": chosen,
+                },
             )
         return None
+
+    def _good(
+        self,
+        snapshot: Snapshot,
+        checksum: int,
+        head: Head,
+        usable: Callable[[Snapshot], bool] | None,
+    ) -> Snapshot | str:
+        """The snapshot as it can be used, or why it cannot."""
+        if snapshot_checksum(snapshot) != checksum:
+            return "bad checksum"
+        if snapshot.version > head.version:
+            return "ahead of its stream"
+        try:
+            snapshot = self.whole(snapshot)
+            if usable is None or usable(snapshot):
+                return snapshot
+        except ObjectMissing:
+            return "its object is missing"
+        except StorageError as error:
+            return str(error)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return "not usable by this code"
 
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[object]: ...
@@ -264,21 +315,3 @@ def _is_sound(record: Record) -> bool:
         record.incarnation,
         record.body,
     )
-
-
-def _why_not(
-    snapshot: Snapshot,
-    checksum: int,
-    head: Head,
-    usable: Callable[[Snapshot], bool] | None,
-) -> str | None:
-    if snapshot_checksum(snapshot) != checksum:
-        return "bad checksum"
-    if snapshot.version > head.version:
-        return "ahead of its stream"
-    if usable is None:
-        return None
-    try:
-        return None if usable(snapshot) else "not usable by this code"
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"

@@ -9,6 +9,9 @@ __all__ = [
     "NewerSchema",
     "NoUpgradePath",
     "NotAStore",
+    "ObjectExists",
+    "ObjectMissing",
+    "ObjectTrouble",
     "Rejected",
     "StorageError",
     "StoreFailed",
@@ -116,6 +119,37 @@ class StoreFailed(StorageError):
         )
         self.path = path
         self.detail = detail
+
+
+class ObjectTrouble(StorageError):
+    """An object store cannot be reached, or refuses; it is unknown what came of it."""
+
+    def __init__(self, address: str, what: str, detail: str) -> None:
+        super().__init__(
+            f"cannot {what} in the object store {address}: {detail}; see that it can "
+            "be reached, and that the environment's credentials allow it"
+        )
+        self.address = address
+        self.detail = detail
+
+
+class ObjectMissing(StorageError):
+    """There is no object of this name."""
+
+    def __init__(self, address: str, key: str) -> None:
+        super().__init__(f"there is no object {key} in {address}; name one that is")
+        self.key = key
+
+
+class ObjectExists(StorageError):
+    """An object of this name is there, and was left as it is."""
+
+    def __init__(self, address: str, key: str) -> None:
+        super().__init__(
+            f"there is an object {key} in {address}, and it was left as it is; "
+            "give another name"
+        )
+        self.key = key
 
 
 class Undecodable(StorageError):

@@ -20,6 +20,12 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "journal.wal_held": ("size", "holders"),
     "journal.wal_free": ("size",),  # it starts over; how long it was at most
     "journal.trouble": ("kind", "detail", "retry_in"),  # retry_in in seconds
+    # Objects of what was erased could not be removed: it is tried again.
+    "objects.erasure_waits": ("of", "detail"),
+    # A snapshot could not be put into the object store: the store itself keeps it.
+    "objects.trouble": ("stream", "version", "detail"),
+    # The store has snapshots in an object store, and the runtime was given none.
+    "objects.unnamed": (),
     "snapshot.not_written": ("stream", "version", "reason"),
     "snapshot.skipped": ("stream", "version", "reason"),
 }

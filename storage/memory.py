@@ -95,8 +95,8 @@ class MemoryStore:
             log.append(record)
         self.log = log
         for kept in (self.snapshots, self.flushed_snapshots):
-            for stream in [one for one in kept if erasure.touches(one)]:
-                del kept[stream]
+            for name in [one for one in kept if erasure.touches(one)]:
+                del kept[name]
         used = digests_in(one.body for one in log if one.seq > erasure.searched)
         for digest in set(erasure.blobs) - used:
             self.blobs.pop(digest, None)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...storage.erasure import Erasure, Redaction
+from ...storage.errors import ObjectMissing, StorageError
 from ...storage.reader import Reader
-from ...storage.records import Record, Row
+from ...storage.records import Record, Row, Snapshot
 from ..errors import Misuse
 from ..events import Event, FactsErased, FactStated, KnowledgeTaken, Known, task_of
 from ..names import FACTS, FACTS_PAST, MEMORY
@@ -151,7 +152,8 @@ class Forgetting:
         named = b'"subject":' + msgspec.json.encode(subject)
         for stream, record in found.taken.items():
             known = record.seq in {one.seq for one in found.redactions}
-            if not known and any(named in one.body for one in reader.snapshots(stream)):
+            kept = reader.snapshots(stream)
+            if not known and any(_may_hold(reader, one, named) for one in kept):
                 found.redactions.append(_same(record))
 
     def _note(self, record: Record, subject: str, found: Found) -> None:
@@ -239,6 +241,16 @@ def _same(record: Record) -> Redaction:
         schema_version=record.schema_version,
         body=record.body,
     )
+
+
+def _may_hold(reader: Reader, snapshot: Snapshot, named: bytes) -> bool:
+    """Whether a snapshot names the subject, as far as anybody can tell."""
+    try:
+        return named in reader.whole(snapshot).body
+    except ObjectMissing:
+        return False
+    except StorageError:
+        return True
 
 
 def _is_about(subject: str, fact: Known) -> bool:

@@ -11,9 +11,11 @@ from ..actors import names
 from ..actors.agent import Agent
 from ..storage.address import Address
 from ..storage.errors import StoreFailed
+from ..storage.objects import ObjectStore
 from ..storage.reader import Reader, open_reader
 from .blobs import Blobs
 from .money import Money
+from .objects import check_objects
 from .quarantine import Item, items
 from .report import Findings, Report
 from .rows import check_rows
@@ -23,7 +25,12 @@ from .walk import Each, Walk
 __all__ = ["examine", "examine_reader"]
 
 
-def examine(address: Address, *, agents: Iterable[Agent] | None = None) -> Report:
+def examine(
+    address: Address,
+    *,
+    agents: Iterable[Agent] | None = None,
+    objects: ObjectStore | None = None,
+) -> Report:
     """Say whether a store is whole, and which live tasks can be gone on with.
 
     It reads every record, snapshot and blob, in little room. The store may be in use
@@ -33,10 +40,12 @@ def examine(address: Address, *, agents: Iterable[Agent] | None = None) -> Repor
     Args:
         address: the store, as `Runtime` takes it.
         agents: those that are to go on with its tasks; None does not look at agents.
+        objects: where snapshots of its tasks lie; None does not look at those.
 
     Raises:
         CannotOpen, NotAStore, NewerLayout: as `open_reader` does.
         StoreTrouble: it is busy just now.
+        ObjectTrouble: the object store cannot be reached.
     """
     name = os.fspath(address)
     try:
@@ -46,13 +55,18 @@ def examine(address: Address, *, agents: Iterable[Agent] | None = None) -> Repor
         found.add("unreadable", name, str(error))
         return _report(name, found)
     with reader:
-        return examine_reader(reader, name, agents=agents)
+        return examine_reader(reader, name, agents=agents, objects=objects)
 
 
 def examine_reader(
-    reader: Reader, name: str, *, agents: Iterable[Agent] | None = None
+    reader: Reader,
+    name: str,
+    *,
+    agents: Iterable[Agent] | None = None,
+    objects: ObjectStore | None = None,
 ) -> Report:
     """Examine what a reader reads; `name` is what the report calls it."""
+    reader.objects = objects
     kept = _quarantine(reader)
     found = Findings(one.id for one in kept if one.noted)
     known = None if agents is None else {one.name: one for one in agents}
@@ -92,6 +106,9 @@ def examine_reader(
     with found.reading("the live tasks"):
         tasks.end()
     blobs.end()
+    if objects is not None:
+        with found.reading("the objects"):
+            check_objects(reader, found, objects)
     counts["quarantined"] = len(kept)
     return _report(name, found, **counts, blobs=blobs.count, of=tasks)
 

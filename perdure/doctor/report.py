@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from ..storage.errors import StorageError, StoreTrouble
+from ..storage.errors import ObjectTrouble, StorageError, StoreTrouble
 from .quarantine import item_id
 
 __all__ = ["KINDS", "Finding", "Findings", "Held", "Report"]
@@ -39,6 +39,12 @@ KINDS: dict[str, tuple[str, str]] = {  # what each means, and what to do
     "snapshot_differs": (
         "the state in it is not what its stream comes to, and it would be believed",
         "take it out of the store by hand: it is a cache, and replay is right",
+    ),
+    "object_missing": ("its object is not in the object store", _CACHE),
+    "object_bytes": ("the bytes of its object are not those that were put", _CACHE),
+    "object_orphaned": (
+        "no snapshot names it: it was left behind by a kill, or is another store's",
+        "remove it from the object store, unless stores share the address",
     ),
     "blob_bytes": ("its bytes do not match its digest", _RESTORE),
     "blob_missing": (
@@ -147,11 +153,12 @@ class Findings:
     def reading(self, where: str) -> Iterator[None]:
         """Go on with the rest where a part of the store cannot be read.
 
-        Raises StoreTrouble: it is worth a retry, and says nothing of the store.
+        Raises StoreTrouble, ObjectTrouble: they are worth a retry, and say nothing of
+        the store.
         """
         try:
             yield
-        except StoreTrouble:
+        except (StoreTrouble, ObjectTrouble):
             raise
         except StorageError as error:
             self.add("unreadable", where, str(error))

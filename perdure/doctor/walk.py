@@ -23,6 +23,7 @@ from ..folds import event_of
 from ..storage.errors import NewerSchema, NoUpgradePath, Undecodable, UnknownType
 from ..storage.reader import Reader
 from ..storage.records import Record, Snapshot
+from .objects import whole_of
 from .report import Findings
 
 __all__ = ["Each", "Fold", "Walk", "fold_of"]
@@ -110,7 +111,10 @@ class Walk:
         for snapshot, sound in self._reader.examined_snapshots(self.stream):
             self.snapshots += 1
             if sound:
-                good[snapshot.version] = snapshot
+                at = self._at(snapshot)
+                whole = whole_of(self._reader, snapshot, self._found, at)
+                if whole is not None:
+                    good[snapshot.version] = whole
             else:
                 what = "its checksum does not match"
                 self._found.add("snapshot_checksum", self._at(snapshot), what)

@@ -36,6 +36,7 @@ class Image:
         self._upto = 0  # the last file of the log that was read
         self._base = 0
         self._snapshots_at = 0
+        self._snapshot_files: dict[str, tuple[object, list[tuple[Snapshot, int]]]] = {}
         self.owned = False
 
     def forget(self) -> None:
@@ -56,6 +57,7 @@ class Image:
         base = max(map(_number, names_of(self._path / "base")), default=0)
         if base > self._base:  # something was erased: what we hold is not the store
             self.replace(MemoryStore(), base)
+            self._snapshots_at = 0  # that store has none yet
             self._read("base", base)
         for number in map(_number, names_of(self._path / "log")):
             if number > self._upto:
@@ -81,8 +83,19 @@ class Image:
         at = folder.stat().st_mtime_ns if folder.exists() else 0
         if at == self._snapshots_at:
             return
-        found = [read_snapshots(folder / name) for name in names_of(folder)]
-        self.store.snapshots = {kept[0][0].stream: kept for kept in found if kept}
+        before, self._snapshot_files = self._snapshot_files, {}
+        for name in names_of(folder):
+            try:
+                stat = (folder / name).stat()
+            except FileNotFoundError:  # erased since
+                continue
+            mark = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            known = before.get(name)
+            if known is None or known[0] != mark:
+                known = mark, read_snapshots(folder / name)
+            self._snapshot_files[name] = known
+        found = [kept for _, kept in self._snapshot_files.values() if kept]
+        self.store.snapshots = {kept[0][0].stream: kept for kept in found}
         self._snapshots_at = at
 
     def unreadable(self) -> list[str]:

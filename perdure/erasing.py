@@ -73,7 +73,7 @@ class ErasingCalls(Asking):
         When this returns, no file of the store holds a byte of it, unless another
         process still reads what was there before (``journal.erasure_waits`` in the log
         says so): then they go once that ends. It takes as long as copying the store,
-        and nothing is written meanwhile.
+        and nothing is written meanwhile. Snapshots in an object store go right after.
 
         Args:
             task: the id of a task that completed, failed or was cancelled.

@@ -361,7 +361,9 @@ class OffloadingBackend:
                 raise
         else:
             with self._lock:
-                self._rows[f"{_DUE}{name}"] = None
+                key = f"{_DUE}{name}"
+                if name not in self._due and key not in self._rows:  # not again since
+                    self._rows[key] = None
 
     def _remove(self, prefix: str) -> None:
         """Remove the objects under a prefix that no snapshot of the store names."""

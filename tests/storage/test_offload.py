@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from perdure.storage import offload
 from perdure.storage.erasure import Erasure, Redaction
 from perdure.storage.errors import ObjectTrouble
+from perdure.storage.memory import MemoryBackend, MemoryStore
 from perdure.storage.objects import ObjectStore
 from perdure.storage.offload import OffloadingBackend
 from perdure.storage.pointer import place_of, pointer_of
@@ -419,3 +421,160 @@ def test_only_so_many_snapshots_wait_to_be_put(
     for number in range(3):
         write(bench, 1, stream=f"task/{number}")
     assert [len(raw(bench, f"task/{number}")) for number in range(3)] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("what", ["erased", "superseded"])
+def test_what_was_put_meanwhile_in_vain_goes(world: World, what: str) -> None:
+    bench = world.open(by_hand=True)
+    write(bench, 1)
+    put = world.objects.put
+
+    def slowly(key: str, state: bytes) -> None:
+        put(key, state)
+        if what == "erased":
+            erase(bench, 1)
+        else:
+            (record,) = bench.append(bench.lease("task/1"), 2)
+            bench.journal.snapshot(snapshot_of(record, b"small"))
+            bench.commit()
+
+    setattr(world.objects, "put", slowly)  # noqa: B010 - a method is replaced
+    world.step()
+    bench.commit()
+    while world.threads[-1].step():
+        pass
+    assert raw(bench) == ([] if what == "erased" else [b"small"])
+    assert world.kept() == []
+
+
+def test_of_two_pointers_at_once_the_older_object_goes(world: World) -> None:
+    bench = world.open(by_hand=True)
+    records = [bench.append(bench.lease("task/1"), version)[0] for version in (1, 2)]
+    bench.commit()
+    for record in records:
+        snapshot = snapshot_of(record, body(record.version))
+        assert bench.backend.write_snapshots([snapshot]) == []
+        world.step()
+    bench.backend.tidy(idle=False)
+    while world.threads[-1].step():
+        pass
+    assert world.kept() == [("task/1", 2)]
+
+
+class Played:
+    """Appends, snapshots, uploads, kills and erasures in any order; one model beside.
+
+    The model is the streams' heads only: a snapshot's body tells what it is of.
+    """
+
+    STREAMS = ("task/1", "task/1/ledger", "task/2")
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.store = MemoryStore()
+        self.objects = ObjectStore("memory://", monotonic=lambda: 0.0)
+        self.open()
+
+    def open(self) -> None:
+        self.timers: list[Callable[[], None]] = []
+        self.threads: list[ByHand] = []
+
+        def background(name: str, step: Callable[[], bool]) -> ByHand:
+            self.threads.append(ByHand(name, step))
+            return self.threads[-1]
+
+        self.bench = Bench(
+            OffloadingBackend(
+                MemoryBackend(self.store),
+                self.objects,
+                family="task",
+                background=background,
+                call_later=lambda _, callback: self.timers.append(callback),
+                warn=lambda *_: None,
+            )
+        )
+
+    def append(self) -> None:
+        stream = self.rng.choice(self.STREAMS)
+        head = len(self.store.streams.get(stream, []))
+        (record,) = self.bench.append(self.bench.lease(stream), head + 1)
+        if self.rng.random() < 0.7:
+            padding = b"x" * self.rng.choice((0, BIG))
+            state = b"%s@%d %s" % (stream.encode(), record.seq, padding)
+            self.bench.journal.snapshot(snapshot_of(record, state))
+        self.bench.commit()
+
+    def upload(self) -> None:
+        self.threads[-1].step()
+
+    def turn(self) -> None:
+        self.bench.commit()
+
+    def kill(self) -> None:
+        self.store.cut()
+        self.bench.backend.abandon()
+        self.open()
+
+    def close(self) -> None:
+        assert self.bench.journal.close()
+        self.open()
+
+    def erase(self) -> None:
+        head = len(self.store.streams.get("pool", []))
+        changes = [(self.bench.lease("pool"), [draft("pool", head + 1)])]
+        self.bench.journal.append(changes, Erasure(families=("task/1",)))
+        self.bench.commit()
+
+    def break_off(self) -> None:
+        self.objects._away = (1.0, "no answer")
+
+    def mend(self) -> None:
+        self.objects._away = None
+        timers, self.timers = self.timers, []
+        for timer in timers:
+            timer()
+
+    def settle(self) -> None:
+        """Nothing is under way any more, and the object store is there."""
+        self.mend()
+        for _ in range(3):
+            while self.threads[-1].step():
+                pass
+            self.bench.commit()
+
+    def check(self) -> None:
+        for stream in self.STREAMS:
+            loaded = self.bench.load(stream)
+            if loaded.snapshot is not None:
+                words = loaded.snapshot.body.split()
+                said = b"%s@%d" % (stream.encode(), loaded.snapshot.covers)
+                assert words[0] == said
+        assert "missing" not in str(self.bench.skipped())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happens_pointers_and_objects_agree_in_the_end(seed: int) -> None:
+    played = Played(seed)
+    moves = [played.append] * 5 + [played.upload] * 4 + [played.turn] * 2
+    moves += [played.kill, played.close, played.erase, played.break_off, played.mend]
+    for _ in range(80):
+        played.rng.choice(moves)()
+        if played.rng.random() < 0.1:
+            played.check()
+    played.settle()
+    played.check()
+    for stream in played.STREAMS:  # the next snapshot of each takes what kills left
+        head = len(played.store.streams.get(stream, []))
+        (record,) = played.bench.append(played.bench.lease(stream), head + 1)
+        state = b"%s@%d %s" % (stream.encode(), record.seq, b"x" * BIG)
+        played.bench.journal.snapshot(snapshot_of(record, state))
+        played.bench.commit()
+    played.settle()
+    named = [
+        pointer.object
+        for kept in played.store.snapshots.values()
+        for snapshot, _ in kept
+        if (pointer := pointer_of(snapshot)) is not None
+    ]
+    assert sorted(key for key, _ in played.objects.keys("")) == sorted(named)
+    assert [key for key in played.store.rows[offload.OBJECT_ROWS] if "due" in key] == []

@@ -40,6 +40,7 @@ __all__ = [
 
 LAYOUT = 1
 MARK = "store.json"
+MARGIN = 400  # levels of nesting, of the interpreter's thousand
 FULL = (errno.ENOSPC, errno.EDQUOT)
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -185,10 +186,12 @@ def read_batch(file: Path) -> Whole:
 
     Raises StoreFailed where it is not what was written.
     """
-    try:
+    with _damage_of(file):
         whole = msgspec.json.decode(file.read_bytes(), type=_Batch)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise StoreFailed(str(file), f"it is damaged: {error}") from error
+        return _whole(whole, int(file.stem))
+
+
+def _whole(whole: _Batch, upto: int) -> Whole:
     fields = _Record.__struct_fields__
     batch = Batch(
         records=[
@@ -207,7 +210,7 @@ def read_batch(file: Path) -> Whole:
             for one in whole.rows
         ],
         blobs={name: body.unpacked() for name, body in whole.blobs.items()},
-        upto=int(file.stem),
+        upto=upto,
     )
     if whole.inbox is None:
         return Whole(batch=batch, inbox=None)
@@ -225,8 +228,9 @@ def write_command(path: Path, command: Command) -> None:
 
 
 def read_command(file: Path) -> Command:
-    """Read a command back."""
-    return _plain(msgspec.json.decode(file.read_bytes(), type=_Command))
+    """Read a command back; raises StoreFailed where it is not what was written."""
+    with _damage_of(file):
+        return _plain(msgspec.json.decode(file.read_bytes(), type=_Command))
 
 
 def snapshot_file(path: Path, stream: str) -> Path:
@@ -244,27 +248,37 @@ def write_snapshots(path: Path, kept: Sequence[tuple[Snapshot, int]]) -> None:
 
 def read_snapshots(file: Path) -> list[tuple[Snapshot, int]]:
     """Read snapshots back; none where the file is damaged."""
-    try:
-        found = msgspec.json.decode(file.read_bytes(), type=list[_Snapshot])
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return []
     fields = [name for name in Snapshot.__struct_fields__ if name != "body"]
-    return [
-        (
-            Snapshot(
-                **{name: getattr(one, name) for name in fields},
-                body=one.body.unpacked(),
-            ),
-            one.checksum,
-        )
-        for one in found
-    ]
+    try:
+        with _damage_of(file):
+            found = msgspec.json.decode(file.read_bytes(), type=list[_Snapshot])
+            return [
+                (
+                    Snapshot(
+                        **{name: getattr(one, name) for name in fields},
+                        body=one.body.unpacked(),
+                    ),
+                    one.checksum,
+                )
+                for one in found
+            ]
+    except (OSError, StoreFailed):
+        return []
 
 
 def remove(file: Path) -> None:
     """Remove a file, where there is one."""
     with suppress(FileNotFoundError):
         file.unlink()
+
+
+@contextmanager
+def _damage_of(file: Path) -> Iterator[None]:
+    """Turn what decoding raises into StoreFailed; base 64 raises ValueError."""
+    try:
+        yield
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise StoreFailed(str(file), f"it is damaged: {error}") from error
 
 
 @contextmanager
@@ -318,8 +332,11 @@ def _lines(whole: _Batch) -> bytes:
 
 
 def _packed(body: bytes) -> Bytes:
+    # What is nested almost too deeply for us is too deep inside a file, and for who
+    # reads it from further down his own stack: that would close the store for good.
+    deep = body.count(b"[") + body.count(b"{") > MARGIN
     try:
-        msgspec.json.decode(body)
+        msgspec.json.decode(b"[" * MARGIN + body + b"]" * MARGIN if deep else body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Bytes(base64=base64.b64encode(body).decode())
     if body != body.strip() or b"\n" in body:

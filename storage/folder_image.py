@@ -54,14 +54,30 @@ class Image:
             self._refresh_inbox()
 
     def _refresh_log(self) -> None:
-        base = max(map(_number, names_of(self._path / "base")), default=0)
-        if base > self._base:  # something was erased: what we hold is not the store
-            self.replace(MemoryStore(), base)
-            self._snapshots_at = 0  # that store has none yet
-            self._read("base", base)
-        for number in map(_number, names_of(self._path / "log")):
-            if number > self._upto:
-                self._read("log", number)
+        while not self._read_on():
+            pass
+
+    def _read_on(self) -> bool:
+        """Read what is new; False where a base came meanwhile.
+
+        Files that it is in place of may have gone, between one look and the next.
+        """
+        base = self._newest_base()
+        try:
+            if base > self._base:  # something was erased: what we hold is not the store
+                self.replace(MemoryStore(), base)
+                self._snapshots_at = 0  # that store has none yet
+                self._read("base", base)
+            for number in map(_number, names_of(self._path / "log")):
+                if number > self._upto:
+                    self._read("log", number)
+        except FileNotFoundError:
+            if self._newest_base() == base:
+                raise
+        return self._newest_base() == base
+
+    def _newest_base(self) -> int:
+        return max(map(_number, names_of(self._path / "base")), default=0)
 
     def _read(self, folder: str, number: int) -> None:
         whole = read_batch(self._path / folder / f"{number:016}.json")

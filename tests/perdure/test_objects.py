@@ -231,6 +231,7 @@ def test_a_bad_address_is_refused_when_the_runtime_is_built(objects: Any) -> Non
     assert not Path("tasks.db").exists()
 
 
+@pytest.mark.proof("objects")
 @pytest.mark.timeout(120)
 def test_killed_between_an_object_and_its_pointer_a_task_goes_on(
     server: ObjectServer, tmp_path: Path
@@ -255,6 +256,7 @@ def test_killed_between_an_object_and_its_pointer_a_task_goes_on(
     assert keys(objects) == pointed(store)
 
 
+@pytest.mark.proof("objects")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("how", ["gone", "hung"])
 def test_a_server_that_is_away_holds_nothing_up(
@@ -291,6 +293,7 @@ def test_a_server_that_is_away_holds_nothing_up(
     assert SECRET not in said
 
 
+@pytest.mark.proof("objects")
 @pytest.mark.timeout(120)
 def test_an_erased_task_leaves_nothing_on_the_server(
     server: ObjectServer, tmp_path: Path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ import pytest
 
 from perdure.storage import folder, folder_image
 from perdure.storage.erasure import Erasure
+from perdure.storage.errors import StoreFailed
 from perdure.storage.folder import FolderBackend
 from perdure.storage.folder_inbox import FolderInbox
 from perdure.storage.reader import open_reader
-from perdure.storage.records import Command
+from perdure.storage.records import Command, blob_digest
 from perdure.testing.journal_contract.bench import Bench, draft, snapshot_of
 
 
@@ -98,3 +99,88 @@ def test_a_reader_keeps_its_snapshots_over_an_erasure_of_others(
         bench.commit()
         assert reader.streams() == ["pool", "task/1"]
         assert len(reader.snapshots("task/1")) == 1
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_reader_misses_nothing_while_files_are_replaced(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    for version in (1, 2):
+        bench.append(bench.lease("task/1"), version)
+        bench.commit()
+    names_of, told = folder_image.names_of, []
+
+    def erase() -> None:
+        """One erasure, and a batch behind it, as the owner has them meanwhile."""
+        bench.append(bench.lease("task/2"), 1)
+        bench.commit()
+        changes = [(bench.lease("pool"), [draft("pool", 1)])]
+        bench.journal.append(changes, Erasure(families=("task/2",)))
+        bench.commit()
+        bench.append(bench.lease("task/1"), 3)
+        bench.commit()
+
+    def listed(place: Path) -> list[str]:
+        first = place.name == "log" and not told
+        if first and moment == "before":
+            told.append(place)
+            erase()
+        found = names_of(place)
+        if first and moment == "after":
+            told.append(place)
+            erase()
+        return found
+
+    with open_reader(f"dir:{tmp_path / 'tasks'}") as reader:
+        assert reader.head("task/1") == 2
+        bench.append(bench.lease("task/3"), 1)  # new to the reader, and soon replaced
+        bench.commit()
+        monkeypatch.setattr(folder_image, "names_of", listed)
+        found = [(one.seq, one.stream) for one in reader.records()]
+    wanted = ["task/1", "task/1", "task/3", None, "pool", "task/1"]
+    assert found == [(seq, name) for seq, name in enumerate(wanted, 1) if name]
+
+
+@pytest.mark.parametrize("depth", [395, 650, 800, 900, 990, 5000])
+def test_no_depth_of_nesting_closes_a_store(tmp_path: Path, depth: int) -> None:
+    body = b"[" * depth + b"]" * depth
+    store = tmp_path / "tasks"
+    bench = Bench(FolderBackend(store))
+    bench.append(bench.lease("task/1"), 1, blobs=(body,))
+    bench.commit()
+    bench.backend.abandon()
+
+    def deeper(levels: int) -> bytes | None:
+        if levels:
+            return deeper(levels - 1)
+        with open_reader(f"dir:{store}") as reader:
+            return reader.blob(blob_digest(body))
+
+    assert deeper(300) == body
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace('"json"', '"base64"'),
+        lambda text: '{"base64":"A"}',
+        lambda text: "[" * 100_000,
+        lambda text: "\udcff",
+    ],
+)
+@pytest.mark.parametrize("where", ["snapshots", "inbox", "log"])
+def test_a_damaged_file_is_told_as_damage(
+    bench: Bench, tmp_path: Path, harm: Callable[[str], str], where: str
+) -> None:
+    snapshot(bench, "task/1", 1)
+    with FolderInbox(tmp_path / "tasks") as sender:
+        sender.send(Command(id="c1", kind="resume", subject="t", at=0.0))
+    (file,) = (tmp_path / "tasks" / where).glob("*.json")
+    file.write_bytes(harm(file.read_text()).encode(errors="surrogateescape"))
+    with open_reader(f"dir:{tmp_path / 'tasks'}") as reader:
+        if where == "snapshots":
+            assert reader.load("task/1").snapshot is None
+            return
+        with pytest.raises(StoreFailed, match="damaged"):
+            reader.load("task/1")

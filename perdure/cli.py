@@ -119,6 +119,7 @@ __all__ = [
     "MISUSE",
     "NOT_ENDED",
     "UNDONE",
+    "add_objects",
     "complain",
     "main",
     "say",
@@ -266,6 +267,17 @@ def _reading(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--json", action="store_true", help="end with one JSON value on a line"
+    )
+
+
+def add_objects(parser: argparse.ArgumentParser, about: str) -> None:
+    """The option that names an object store beside the store."""
+    parser.add_argument(
+        "--objects",
+        metavar="URL",
+        type=text,
+        default=os.environ.get("PERDURE_OBJECTS") or None,
+        help=f"{about}: s3://BUCKET/PREFIX, file:///FOLDER … (PERDURE_OBJECTS)",
     )
 
 

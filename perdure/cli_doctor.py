@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from .cli import DONE, UNDONE, say, say_json, text
+from .cli import DONE, UNDONE, add_objects, say, say_json, text
 from .cli_run import load_agent
 from .doctor import Item, Repaired, Report, examine, put_back, quarantined, repair
 from .errors import Misuse
@@ -21,8 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser, _: str) -> None:
     add = parser.add_argument
     agents = "the agents that are to go on with its tasks"
     add("--agents", metavar="MODULE:AGENT", type=text, nargs="+", help=agents)
-    about = "where snapshots of its tasks lie, to be examined too"
-    add("--objects", metavar="URL", type=text, help=about)
+    add_objects(parser, "where snapshots of its tasks lie, to be examined too")
     does = parser.add_mutually_exclusive_group()
     about = "set aside what is amiss, and park the live tasks that it harms"
     does.add_argument("--repair", action="store_true", help=about)

@@ -21,6 +21,7 @@ from .cli import (
     INTERRUPTED,
     NOT_ENDED,
     UNDONE,
+    add_objects,
     complain,
     say,
     say_json,
@@ -66,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser, _: str) -> None:
         add(f"--budget-{name}", metavar="N", type=whole, help=f"at most so many {what}")
     add("--budget-cost", metavar="AMOUNT", type=_words, help="cost at most so much")
     add("--key", type=_words, help="the same key again means the same task")
-    add("--objects", metavar="URL", type=text, help="where big snapshots go")
+    add_objects(parser, "where big snapshots go")
     add("--log", metavar="FILE", type=Path, help="write events there, as JSON lines")
     add("--timeout", metavar="S", type=_seconds, help="wait at most so many seconds")
 

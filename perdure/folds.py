@@ -35,7 +35,7 @@ def is_old(record: Record) -> bool:
 
 def records_of(reader: Reader, stream: str) -> tuple[Record, ...]:
     """All records of one stream, from the first."""
-    return reader.load(stream, usable=lambda _: False).records
+    return reader.all_of(stream)
 
 
 def whole(reader: Reader, stream: str) -> list[tuple[Record, Event]]:

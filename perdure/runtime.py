@@ -252,8 +252,11 @@ class Runtime(Submitting, ErasingCalls):
     def _open_reader(self) -> Reader:
         store = self._store
         if isinstance(store, str | os.PathLike):
-            return open_reader(store, warn=self._warn)
-        return store.reader(self._warn)
+            reader = open_reader(store, warn=self._warn)
+        else:
+            reader = store.reader(self._warn)
+        reader.objects = self._objects
+        return reader
 
     def _warn(self, event: str, fields: Mapping[str, object]) -> None:
         self._log(event, **fields)

@@ -109,13 +109,7 @@ class Reader(ABC):
             records = tuple(_checked(self._tail(stream, after))) if stands else ()
         if not stands:  # what it covers was erased, or moved, meanwhile
             return self.load(stream, usable=usable)
-        expected = after
-        for record in records:
-            expected += 1
-            if record.version != expected:
-                raise Undecodable(stream, f"its record {expected} is missing")
-        if expected != head.version:
-            raise Undecodable(stream, f"its record {expected + 1} is missing")
+        _refuse_gaps(stream, after, records, head)
         return Loaded(
             stream=stream,
             snapshot=snapshot,
@@ -123,6 +117,13 @@ class Reader(ABC):
             head=head.version,
             seq=head.seq,
         )
+
+    def all_of(self, stream: str) -> tuple[Record, ...]:
+        """Return all records of a stream, and look at none of its snapshots."""
+        with self._transaction():
+            head, records = self._head(stream), tuple(_checked(self._tail(stream, 0)))
+        _refuse_gaps(stream, 0, records, head)
+        return records
 
     def head(self, stream: str) -> int:
         """Return the version of a stream's last record, 0 where it has none."""
@@ -315,3 +316,16 @@ def _is_sound(record: Record) -> bool:
         record.incarnation,
         record.body,
     )
+
+
+def _refuse_gaps(
+    stream: str, after: int, records: Iterable[Record], head: Head
+) -> None:
+    """Raise Undecodable unless these lead from version `after` to the head."""
+    expected = after
+    for record in records:
+        expected += 1
+        if record.version != expected:
+            raise Undecodable(stream, f"its record {expected} is missing")
+    if expected != head.version:
+        raise Undecodable(stream, f"its record {expected + 1} is missing")

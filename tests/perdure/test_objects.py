@@ -107,6 +107,8 @@ def test_a_killed_task_comes_back_from_its_object(tmp_path: Path) -> None:  # B2
     task = house.submit().id
     house.until_hit("step.ended", step="find")
     house.until(lambda: pointer_in(house, f"task/{task}"))
+    with house.runtime._open_reader() as reader:  # what its calls read with
+        assert reader.load(f"task/{task}").snapshot is not None
     house.kill()
     house.reopen()
     assert house.finish(task).status == "completed"

@@ -18,6 +18,7 @@ from .actors import names
 from .actors.belongings import named_by, rows_under
 from .actors.task.rows import ENDED, ERASED
 from .archive_file import FORMAT, shown, told, write
+from .archive_place import Place, put_after
 from .errors import Misuse
 from .export import services_about
 from .folds import family
@@ -45,16 +46,19 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
 
 
-def archive(store: Address, task: str, file: str | os.PathLike[str]) -> Archive:
+def archive(store: Address, task: str, file: Place) -> Archive:
     """Write an ended task into a new file, with all that the store holds of it.
+
+    The file may be an object: ``s3://BUCKET/PREFIX/NAME`` and the like (extra
+    ``objects``).
 
     See `archive_task`; the store may be in use. Raises as `open_reader` does, too.
     """
     with open_reader(store) as reader:
-        return archive_task(reader, task, Path(file))
+        return archive_task(reader, task, file)
 
 
-def archive_task(reader: Reader, task: str, path: Path) -> Archive:
+def archive_task(reader: Reader, task: str, file: Place) -> Archive:
     """Write an ended task and its sub-tasks into a new file, whole or not at all.
 
     The file is durable, and was read back and checked, when this returns. Nothing is
@@ -63,26 +67,37 @@ def archive_task(reader: Reader, task: str, path: Path) -> Archive:
     Raises:
         TaskNotFound: there is no such task.
         Misuse: it has not ended, was erased, or is a sub-task; or the file is there.
+        ObjectExists: the object is there.
+        ObjectTrouble: the object store cannot be reached.
     """
     tasks = _tasks(reader, task)
-    for attempt in range(1, TRIES + 1):
-        counted = dict.fromkeys(("record", "value"), 0)
-        lines = _counting(_lines(reader, task, tasks), counted)
-        try:
-            digest = write(path, lines)
-            break
-        except Misuse as error:  # perhaps its scratch went while it was read
-            if attempt == TRIES or "is missing" not in str(error):
-                raise
+    counted = dict.fromkeys(("record", "value"), 0)
+    with put_after(file) as path:
+        digest = _write(reader, task, tasks, path, counted)
+        size = path.stat().st_size
     return Archive(
-        file=os.fspath(path),
+        file=os.fspath(file),
         task=task,
         subtasks=tuple(tasks[1:]),
         records=counted["record"],
         values=counted["value"],
-        bytes=path.stat().st_size,
+        bytes=size,
         sha256=digest,
     )
+
+
+def _write(
+    reader: Reader, task: str, tasks: list[str], path: Path, counted: dict[str, int]
+) -> str:
+    for attempt in range(1, TRIES + 1):
+        counted.update(dict.fromkeys(counted, 0))
+        lines = _counting(_lines(reader, task, tasks), counted)
+        try:
+            return write(path, lines)
+        except Misuse as error:  # perhaps its scratch went while it was read
+            if attempt == TRIES or "is missing" not in str(error):
+                raise
+    raise AssertionError
 
 
 def _tasks(reader: Reader, task: str) -> list[str]:

@@ -64,10 +64,12 @@ commands:
                 in an object store; exits 1 where something was found.
                 --repair sets it aside and parks the tasks that it harms, --quarantine
                 lists what was set aside, --put-back ITEM … undoes it
-  archive ID FILE
+  archive ID FILE|URL
                 write a task that ended, with its sub-tasks, into one file that can be
-                read without perdure; --remove --by NAME erases it from the store then
-  import FILE   bring an archived task back, into this store or another; no runtime may
+                read without perdure, or into an object: s3://BUCKET/NAME …;
+                --remove --by NAME erases it from the store then
+  import FILE|URL
+                bring an archived task back, into this store or another; no runtime may
                 have the store open
   upgrade       read every live task of a store at rest, and keep its state as this
                 perdure writes it: --dry-run only says what would be done; exits 1

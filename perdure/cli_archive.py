@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
-from pathlib import Path
 
 from . import views
 from .actors.admission.commands import CommandBody
@@ -22,10 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     """The options of either, but for those that all commands share."""
     add = parser.add_argument
     if kind == "import":
-        add("file", metavar="FILE", type=Path, help="what `perdure archive` wrote")
+        add("file", metavar="FILE|URL", type=text, help="what `perdure archive` wrote")
     else:
         add("task", metavar="ID", type=text, help="a task that ended, see perdure ps")
-        add("file", metavar="FILE", type=Path, help="a new file, for this user only")
+        about = "a new file, for this user only, or a new object: s3://BUCKET/NAME …"
+        add("file", metavar="FILE|URL", type=text, help=about)
         about = "then erase it from the store; needs --by"
         add("--remove", action="store_true", help=about)
         add_asking(parser)

@@ -22,6 +22,7 @@ from .actors.events import EVENTS, EffectRecorded, TaskErased, TaskImported
 from .actors.ledger.rows import EvidenceRow, evidence_key
 from .actors.task.rows import ENDED, ERASED, TaskRow
 from .archive_file import bytes_of, read, record_of
+from .archive_place import Place, fetched
 from .errors import Misuse, StoreBusy, StoreRefused
 from .folds import event_of
 from .storage.address import Address, backend_of
@@ -72,7 +73,7 @@ class _Idle:
         """Nothing runs."""
 
 
-def bring_back(store: Address, file: str | Path) -> Imported:
+def bring_back(store: Address, file: Place) -> Imported:
     """Bring an archived task back; a store is made where there is none.
 
     Everything about it is as it was, but for three things: its scratch is kept as long
@@ -83,9 +84,11 @@ def bring_back(store: Address, file: str | Path) -> Imported:
         Misuse: the file is no archive, damaged, or of a newer perdure; or the task, or
             its key, is in the store already.
         StoreBusy: a runtime owns the store.
+        ObjectTrouble: the object store cannot be reached.
         StoreRefused: it cannot be opened or written.
     """
-    kept = _checked(Path(file))
+    with fetched(file) as path:
+        kept = _checked(path)
     try:
         backend = backend_of(store)
         journal = Journal(

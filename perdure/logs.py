@@ -81,6 +81,7 @@ WARNINGS = frozenset(
         "mailbox.dropped",
         "message.unexpected",
         "objects.erasure_waits",
+        "objects.not_removed",
         "objects.trouble",
         "objects.unnamed",
         "plan.refused",

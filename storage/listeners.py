@@ -22,6 +22,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "journal.trouble": ("kind", "detail", "retry_in"),  # retry_in in seconds
     # Objects of what was erased could not be removed: it is tried again.
     "objects.erasure_waits": ("of", "detail"),
+    # Objects that no snapshot names any more could not be removed.
+    "objects.not_removed": ("of", "detail"),
     # A snapshot could not be put into the object store: the store itself keeps it.
     "objects.trouble": ("stream", "version", "detail"),
     # The store has snapshots in an object store, and the runtime was given none.

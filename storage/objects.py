@@ -37,6 +37,7 @@ SCHEMES = (
     "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "file", "memory",
 )  # fmt: skip
 _STATUS = re.compile(r"status code: (\d{3} [A-Za-z ]+)")
+_REFUSED = re.compile(r"status code: 4(?!08|29)\d\d")  # it answers, and says no
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 _SYSTEM = re.compile(r"\(os error \d+\)")
 
@@ -52,7 +53,8 @@ class ObjectStore:
     """Objects by key under one address; on any thread.
 
     While it cannot be reached, it is asked again every 30 s only: whoever comes in
-    between is refused at once, and does not wait for a time-out each.
+    between is refused at once, and does not wait for a time-out each. One that answers
+    and refuses is asked each time.
 
     Args:
         address: where it is; see above.
@@ -175,7 +177,8 @@ class ObjectStore:
             if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in said:
                 raise ObjectMissing(self.address, key) from None
             detail = _detail(error, said)
-            self._away = (self._monotonic() + AWAY, detail)
+            if not _REFUSED.search(said):
+                self._away = (self._monotonic() + AWAY, detail)
             raise ObjectTrouble(self.address, what, detail) from None
         self._away = None
 

@@ -336,10 +336,12 @@ class OffloadingBackend:
                 ) from None
 
     def _remove_stale(self, stream: str) -> None:
+        if self._objects.is_away:
+            return  # they go with the stream's next ones
         try:
             self._remove(folder_of(stream))
-        except StorageError:
-            return  # they go with the stream's next ones
+        except StorageError as error:
+            self._warn("objects.not_removed", {"of": stream, "detail": str(error)})
         except Exception:
             if not self._over:  # the reader was closed under it
                 raise

@@ -141,6 +141,7 @@ def test_a_bucket_that_is_not_there_is_trouble_and_no_missing_object(
     with pytest.raises(ObjectTrouble, match="NoSuchBucket") as caught:
         store.get(KEY)
     assert "404 Not Found" in str(caught.value)
+    assert not store.is_away  # it answers
 
 
 @pytest.fixture

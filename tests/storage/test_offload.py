@@ -232,6 +232,17 @@ def test_what_cannot_be_put_is_kept_in_the_store(world: World) -> None:
     assert loaded.snapshot.body == body(3)
 
 
+def test_objects_that_may_not_be_listed_are_told_of(world: World) -> None:
+    bench = world.open()
+    world.break_off("keys")
+    write(bench, 1, 2, 3)
+    assert {event for event, _ in world.warnings} == {"objects.not_removed"}
+    assert len(world.warnings) == 3
+    world.mend("keys")
+    write(bench, 4)
+    assert world.kept() == [("task/1", 3), ("task/1", 4)]
+
+
 def test_an_object_store_that_was_away_just_now_is_left_alone(world: World) -> None:
     bench = world.open()
     world.objects._away = (30.0, "no answer")

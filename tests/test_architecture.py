@@ -69,6 +69,11 @@ def test_arrows_go_down_only(path: Path) -> None:
     assert reached <= BELOW[room]
 
 
+@pytest.mark.parametrize("path", files("actors/context", "actors/plan"), ids=source_id)
+def test_budget_and_plan_know_nothing_of_storage(path: Path) -> None:  # A4
+    assert not [name for name in imports(path) if room_of(name) == "storage"]
+
+
 @pytest.mark.parametrize(
     "path", files("actors", "supervision", "storage"), ids=source_id
 )

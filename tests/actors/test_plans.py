@@ -117,7 +117,7 @@ def test_a_task_completes_without_what_it_does_not_require() -> None:
 
 
 def test_a_task_does_not_complete_with_nothing_accepted() -> None:
-    # A36 A103: whatever the model says of it
+    # A11 A36 A103: whatever the model says of it
     says = Scripted(lambda request: ModelReply(content="All done, all accepted."))
     _, result = run(one("a", required=False, accept=never), model=says)
     assert (result.status, result.reason) == ("paused", "limited")

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from perdure import Agent, Plan, Step, tool
+from perdure.actors.context.fit import fit_context
 from perdure.actors.events import EffectRecorded
 from perdure.actors.model import ModelReply, ModelRequest
 from perdure.models import Scripted
@@ -16,7 +17,7 @@ PAGE = "x" * 900
 
 
 def test_each_request_holds_the_goal_and_what_was_verified_whatever_left_it() -> None:
-    # A104
+    # A10 A11 A25 A90 A104
     asked: list[ModelRequest] = []
 
     @tool(effect="read")
@@ -56,6 +57,9 @@ def test_each_request_holds_the_goal_and_what_was_verified_whatever_left_it() ->
     shown = [len(outcomes(request)) for request in asked]
     assert max(shown) < 9  # and no request is
     for request in asked:
+        # Whole exchanges only, within the limit: nothing is left to cut.
+        again = fit_context(request.messages, request.tools, max_characters=6_000)
+        assert again.report.dropped_messages == 0
         text = "\n".join(str(one["content"]) for one in request.messages)
         assert GOAL in text
     verified = [

@@ -82,6 +82,23 @@ def test_every_round_is_shown_exactly_as_the_model_got_it(
     assert newest["round"] == PAGES + 1
 
 
+def test_what_was_shown_of_a_result_stands_beside_what_the_tool_gave(
+    read: tuple[Reading, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A23: whether a result was lost on its way, or was wrong to begin with
+    _, task = read
+    effects = json.loads(said(capsys, "effects", task, "--json"))
+    gave = {one["op"]: one for one in effects if one["tool"] == "page"}
+    assert [one["result"] for one in gave.values()] == [
+        page(n) for n in range(1, PAGES + 1)
+    ]
+    assert {one["status"] for one in gave.values()} == {"completed"}
+    request = json.loads(said(capsys, "request", task, "--json"))
+    shown = [m["content"] for m in request["messages"] if m["role"] == "tool"]
+    whole = [one["result"] for one in gave.values() if one["result"] in shown]
+    assert 0 < len(whole) < len(shown) < PAGES  # some are references, some are gone
+
+
 def test_why_says_of_every_unit_what_became_of_it(
     read: tuple[Reading, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

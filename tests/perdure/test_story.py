@@ -135,7 +135,7 @@ def assert_only_catalogued(log: Path) -> None:
 @pytest.mark.parametrize("seed", [3, 11])
 def test_the_log_of_a_job_that_was_killed_again_and_again_tells_all_of_it(
     tmp_path: Path, seed: int
-) -> None:
+) -> None:  # B3
     job = Job(
         tmp_path,
         country="NO",

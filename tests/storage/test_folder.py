@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from perdure.storage.folder import FolderBackend
 from perdure.storage.folder_inbox import FolderInbox
 from perdure.storage.reader import open_reader
 from perdure.storage.records import Command, blob_digest
+from perdure.storage.sqlite import SqliteBackend
 from perdure.testing.journal_contract.bench import Bench, draft, snapshot_of
 
 
@@ -24,6 +28,30 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(FolderBackend(tmp_path / "tasks"))
     yield bench
     bench.backend.abandon()
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_what_is_kept_is_read_without_perdure(kind: str, tmp_path: Path) -> None:
+    # B28: JSON files for simple cases, SQLite for others
+    path = tmp_path / "tasks"
+    backend = FolderBackend(path) if kind == "folder" else SqliteBackend(path)
+    bench = Bench(backend)
+    bench.append(bench.lease("task/1"), 1, body=b'{"goal": "Report."}')
+    bench.commit()
+    assert bench.journal.close()
+    if kind == "folder":
+        whole = [json.loads(one.read_text()) for one in (path / "log").iterdir()]
+        found = [
+            (one["stream"], one["type"], one["body"]["json"]["goal"])
+            for batch in whole
+            for one in batch["records"]
+        ]
+    else:
+        with closing(sqlite3.connect(path)) as db:
+            found = db.execute(
+                "SELECT stream, type, body ->> '$.goal' FROM events"
+            ).fetchall()
+    assert found == [("task/1", "Noted", "Report.")]
 
 
 def test_a_read_between_the_file_and_its_acknowledgement_doubles_nothing(

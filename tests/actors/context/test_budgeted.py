@@ -114,7 +114,7 @@ def test_bad_options_are_refused_when_built(options: Any) -> None:
         BudgetedModel(Echo(), **options)
 
 
-def test_demo_runs_four_calls_under_its_limit() -> None:  # A74, A75, A76
+def test_demo_runs_four_calls_under_its_limit() -> None:  # A3, A74, A75, A76
     found = asyncio.run(demo())
     largest = found.pop("max_request_characters")
     assert 0 < largest <= 3700

@@ -53,6 +53,25 @@ def test_the_parts_are_not_less_than_the_whole_text(name: str) -> None:
     assert measure.total(3, parts, measure.part([TOOL])) >= whole
 
 
+def five_hundred_a_result(value: Any) -> int:
+    return 500 if isinstance(value, dict) and value["role"] == "tool" else 0
+
+
+def test_the_results_of_twenty_calls_are_ten_thousand_tokens() -> None:  # A18
+    history = [user("go on")]
+    for number in range(20):
+        history += [calls(f"c{number}"), result(f"c{number}", "found")]
+
+    def fitted(limit: int) -> tuple[int, int]:
+        report = fit_context(
+            history, [], max_characters=limit, measure=five_hundred_a_result
+        ).report
+        return report.before, report.dropped_exchanges
+
+    assert fitted(10_000) == (10_000, 0)
+    assert fitted(9_999) == (10_000, 1)
+
+
 @pytest.mark.parametrize("name", ["characters", *TOKENS])
 def test_the_schemas_of_tools_count_in_every_measure(name: str) -> None:  # A14
     long = {**TOOL, "function": {**TOOL["function"], "description": "word " * 500}}

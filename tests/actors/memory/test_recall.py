@@ -10,7 +10,7 @@ import pytest
 
 from perdure import Agent, tool
 from perdure.actors import names
-from perdure.actors.events import EffectRecorded
+from perdure.actors.events import EffectRecorded, RequestBuilt
 from perdure.actors.memory.recollection import told
 from perdure.actors.memory.searching import Hit, Question
 from perdure.errors import Misuse, StoreRefused
@@ -74,8 +74,16 @@ def test_what_was_recalled_is_in_the_next_request_and_renders_again() -> None:
     house = House(asker(LOOK, ASK))
     task = house.submit()
     house.finish(task.id)
-    again = render_again(MemoryReader(house.store, lambda *_: None), task.id, 6)
-    assert NOTE in json.dumps(again.messages, ensure_ascii=False)  # A86
+    reader = MemoryReader(house.store, lambda *_: None)
+    shown = []
+    for op in [one.op for one in house.of(names.family(task.id), RequestBuilt)]:
+        again = render_again(reader, task.id, op)
+        found = "Found, best first"
+        shown.append(found in json.dumps(again.messages, ensure_ascii=False))
+        last = again
+    # In the record it is from the search on: in a request only where it was put.
+    assert shown == [False, False, True]  # A24
+    assert NOTE in json.dumps(last.messages, ensure_ascii=False)  # A86
 
 
 @pytest.mark.parametrize(

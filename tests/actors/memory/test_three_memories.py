@@ -47,7 +47,7 @@ def rendered(house: House, task: str) -> list[Rendered]:
 
 
 def test_a_recovered_request_is_made_of_record_knowledge_and_progress() -> None:
-    # A8 A9 A31 B13
+    # A8 A9 A12 A30 A31 B13
     looked: list[str] = []
     house = House(analyst(looked))
     house.runtime.memory.know("region", "north", core=True, evidence="the contract")

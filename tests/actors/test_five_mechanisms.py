@@ -96,7 +96,7 @@ def test_all_kinds_of_agents_have_one_record_and_one_account() -> None:
         assert house.log.strangers == []
         sound(house)
     assert kinds["model"] == kinds["plan"] == kinds["policy"] == OPERATION
-    assert spent == dict.fromkeys(spent, {"send": 1})
+    assert spent == {name: {"send": 1} for name in kinds}
 
 
 OPERATION = {

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from perdure import Budget
+from perdure.archive import archive_task
 from perdure.cli import COMMANDS
 from perdure.storage import sqlite_aside
 from perdure.storage.reader import open_reader
@@ -41,6 +42,7 @@ READS: dict[str, list[str]] = {
     "facts": [],
     "export": ["ID"],
     "doctor": [],
+    "archive": ["ID", "ARCHIVE"],
     "backup": ["FILE"],
 }
 WRITES: dict[str, list[str]] = {
@@ -53,8 +55,10 @@ WRITES: dict[str, list[str]] = {
     "steer": ["WAITS", "be brief"],
     "know": ["speed", "fast"],
     "erase": ["ID", "--by", "an operator", "--yes"],
+    "import": ["ARCHIVE"],
     "run": ["tests.perdure.jobs:reporter", "--goal", "Report."],
 }
+OWNS = ("import", "run")
 # They need somebody who waits for them, and go the way of the others.
 LIKE_THEM = {"approve", "reject", "answer", "resolve", "retry", "confirm", "drop"}
 
@@ -82,6 +86,10 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
         copy = tmp_path_factory.mktemp("copy")
         for end in ("", "-wal"):
             shutil.copy(folder / (STORE + end), copy / (STORE + end))
+    archive = copy.with_name("task.archive")
+    with open_reader(copy / STORE) as reader:
+        archive_task(reader, done.id, archive)
+    archive.chmod(0o644)
     return copy / STORE, done.id, waits.id
 
 
@@ -100,6 +108,7 @@ def filled_in(
     commands: dict[str, list[str]], killed: tuple[Path, str, str], file: str
 ) -> list[list[str]]:
     names = {"ID": killed[1], "WAITS": killed[2], "FILE": file}
+    names["ARCHIVE"] = f"{file}.archive"
     return [
         [name, *(names.get(word, word) for word in words)]
         for name, words in commands.items()
@@ -127,7 +136,7 @@ def test_commands_that_read_say_the_same_and_leave_nothing(
     assert done.returncode == 0, done.stderr
     theirs = json.loads(done.stdout)
     assert bytes_of(where.folder) == before
-    assert where.left() == ["backup.db"]
+    assert where.left() == ["backup.db", "backup.db.archive"]
     (tmp_path / "here").mkdir()
     for end in ("", "-wal"):
         shutil.copy(f"{killed[0]}{end}", tmp_path / "here")
@@ -147,7 +156,8 @@ def test_commands_that_read_say_the_same_and_leave_nothing(
 
 
 def plain(out: str, store: str) -> str:
-    """What a command said, but for where the store is and how long ago things were."""
+    """What a command said, but for where the store is, and when it was asked."""
+    out = re.sub(r"\d+ bytes, sha256 \w+", "SIZE", out)  # of an archive, with its time
     said = out.replace(store, "STORE").replace("backup.db.2", "backup.db")
     return re.sub(r"\d+(\.\d+)? ?(s|min|seconds) ago", "AGO", said)
 
@@ -157,7 +167,9 @@ def test_commands_that_write_say_that_it_cannot_be_written(
     where: Place, killed: tuple[Path, str, str]
 ) -> None:
     before = bytes_of(where.folder)
-    words = filled_in(WRITES, killed, "")
+    file = where.temporary / "x"
+    shutil.copy(killed[0].parent.with_name("task.archive"), f"{file}.archive")
+    words = filled_in(WRITES, killed, str(file))
     asked = json.dumps([[*one, "--store", str(where.seen / STORE)] for one in words])
     began = time.monotonic()
     done = where.run("-c", EACH, asked)
@@ -165,13 +177,13 @@ def test_commands_that_write_say_that_it_cannot_be_written(
     for command, (code, out, err) in zip(words, json.loads(done.stdout), strict=True):
         assert (code, out) == (2, ""), (command, err)
         said = "read-only" if where.way == "mount" else "permission was denied"
-        if command[0] != "run":
+        if command[0] not in OWNS:
             said = "this user may not write it here"
         assert said in err, command
         assert str(where.seen / STORE) in err
         assert err.count("\n") == 1
     assert time.monotonic() - began < 5 * len(words)  # none waited for an answer
-    assert (bytes_of(where.folder), where.left()) == (before, [])
+    assert (bytes_of(where.folder), where.left()) == (before, ["x.archive"])
 
 
 def test_to_watch_a_copy_says_that_it_is_one(

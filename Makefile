@@ -45,7 +45,7 @@ bench: $(INSTALLED)
 	.ci/postgres --installed $(BIN)/python bench/all.py --short
 
 clean:
-	rm -rf $(VENV) .venvs bench/peers/.venvs build perdure.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venvs build perdure.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("perdure needs Python 3.11 or newer, this is %d.%d: run make with PYTHON=python3.11" % sys.version_info[:2])'

@@ -1,4 +1,4 @@
-"""A peer's virtual environment, made once beside the benches and kept."""
+"""A peer's virtual environment, made once and kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 __all__ = ["CACHE", "environment", "versions"]
 
-CACHE = Path(__file__).resolve().parent / ".venvs"
+CACHE = Path(__file__).resolve().parents[2] / ".venvs" / "peers"
 MADE = ".made"  # holds the requirements that it was made for
 
 

@@ -6,7 +6,7 @@
 An operation is one step that does nothing and returns 500 characters, durable before
 the next begins: a node of a graph, a step of a workflow, a `once` tool of a policy with
 a budget, a log file and snapshots on. Each peer runs in a process and a virtual
-environment of its own, made under ``bench/peers/.venvs``; one that cannot be installed
+environment of its own, made under ``.venvs/peers``; one that cannot be installed
 is said so and left out. All take turns, a window each, beside a loop that commits one
 row of 500 characters a flush; rates count from the first operation to the last, and
 every figure is a median of the windows with their range.

@@ -33,12 +33,15 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
         Figure("ms_thousand"),
         Figure("ms_million", "< 50"),
         Figure("thousand_tasks_s", "< 5"),
+        Figure("thousand_queued_s", "< 5"),
     ),
     "waiting": (
         Figure("threads_added", "≤ 0"),
         Figure("memory_mib_added", "< 50"),
         Figure("store_mib", "< 300"),
         Figure("idle_cpu", "< 0.01"),
+        Figure("start_s", "< 1"),
+        Figure("timer_late_s", "< 0.2"),
     ),
     "postgres": (
         Figure("raw_commits_per_s"),
@@ -147,7 +150,7 @@ def panels(results: dict[str, dict[str, Any]]) -> list[Panel]:
             "A restart, by the task's length",
             "events of the task",
             "ms to its first operation",
-            [Series("perdure", _pairs(results, "recovery", _RECOVERY))],
+            [Series("perdure", _recovered(results))],
         ),
         Panel(
             "Going on after a kill, by the task's length",
@@ -207,7 +210,6 @@ def panels(results: dict[str, dict[str, Any]]) -> list[Panel]:
     return [panel for panel in kept if panel.series]
 
 
-_RECOVERY = ((1e3, "ms_thousand"), (1e6, "ms_million"))
 _RAW = ((1, "raw_commits_per_s"), (100, "raw_commits_per_s"))
 _STEPS = ((1, "one_task_ops_per_s"), (100, "hundred_tasks_ops_per_s"))
 
@@ -226,6 +228,12 @@ def _sizes(
 ) -> list[tuple[float, float]]:
     found: dict[str, float] = results.get(bench, {}).get(name, {})
     return [(float(size), figure) for size, figure in found.items()]
+
+
+def _recovered(results: dict[str, dict[str, Any]]) -> list[tuple[float, float]]:
+    own = results.get("recovery", {})
+    took = [own[name] for name in ("ms_thousand", "ms_million") if name in own]
+    return list(zip(own.get("events", []), took, strict=True))
 
 
 def _peers(results: dict[str, dict[str, Any]]) -> dict[str, Any]:

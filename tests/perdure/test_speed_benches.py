@@ -123,7 +123,11 @@ def test_a_figure_of_windows_is_shown_with_its_range(figures: Any) -> None:
 
 def test_cost_is_drawn_against_size_on_logarithmic_axes(figures: Any) -> None:
     said = {
-        "recovery": {"ms_thousand": 10.0, "ms_million": 10.0},
+        "recovery": {
+            "ms_thousand": 10.0,
+            "ms_million": 10.0,
+            "events": [1_000, 1_000_000],
+        },
         "fit": {"us_an_exchange": {"100": 20.0, "10000": 20.0}},
         "peers": {"peers": {}},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from html import escape
@@ -9,12 +10,13 @@ from typing import NamedTuple
 
 __all__ = ["Panel", "Series", "svg"]
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#555555")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#555555", "#882255")
 WIDTH, HEIGHT = 560, 320  # of one panel, in pixels
 LEFT, RIGHT, TOP, BOTTOM = 70, 150, 40, 50  # around its axes
 COLUMNS = 2
 LINE = 14  # between labels
 FONT = "font-family='sans-serif'"
+HALO = "fill='none' stroke='#ffffff' stroke-width='4'"
 
 
 class Series(NamedTuple):
@@ -48,7 +50,9 @@ class Axis(NamedTuple):
 
 
 def svg(panels: Sequence[Panel]) -> str:
-    """Return the panels as one picture."""
+    """Return the panels as one picture; a name has the same colour in all of them."""
+    names = dict.fromkeys(one.name for panel in panels for one in panel.series)
+    colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
     rows = -(-len(panels) // COLUMNS)
     width, height = WIDTH * min(COLUMNS, len(panels)), HEIGHT * rows
     parts = [
@@ -58,11 +62,15 @@ def svg(panels: Sequence[Panel]) -> str:
     ]
     for place, panel in enumerate(panels):
         x, y = place % COLUMNS * WIDTH, place // COLUMNS * HEIGHT
-        parts += (f"<g transform='translate({x} {y})'>", *_panel(panel), "</g>")
+        parts += (
+            f"<g transform='translate({x} {y})'>",
+            *_panel(panel, colours),
+            "</g>",
+        )
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _panel(panel: Panel) -> list[str]:
+def _panel(panel: Panel, colours: dict[str, str]) -> list[str]:
     shown = [
         Series(one.name, [(x, y) for x, y in one.points if x > 0 and y > 0])
         for one in panel.series
@@ -88,7 +96,7 @@ def _panel(panel: Panel) -> list[str]:
         parts.append(_text(LEFT - 6, y + 4, _said(power), "end", 11))
     last = -math.inf
     for one in sorted(shown, key=lambda one: up.place(one.points[-1][1])):
-        colour = COLOURS[shown.index(one) % len(COLOURS)]
+        colour = colours[one.name]
         pixels = [(across.place(x), up.place(y)) for x, y in one.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in pixels)
         parts.append(
@@ -100,7 +108,9 @@ def _panel(panel: Panel) -> list[str]:
             for x, y in pixels
         ]
         last = max(pixels[-1][1] + 4, last + LINE)
-        parts.append(_text(pixels[-1][0] + 8, last, one.name, "start", 11, colour))
+        for paint in (HALO, f"fill='{colour}'"):
+            x = pixels[-1][0] + 8
+            parts.append(_text(x, last, one.name, "start", 11, paint))
     return parts
 
 
@@ -124,10 +134,14 @@ def _line(x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def _text(
-    x: float, y: float, said: str, anchor: str, size: int, colour: str = "#222222"
+    x: float,
+    y: float,
+    said: str,
+    anchor: str,
+    size: int,
+    colour: str = "fill='#222222'",
 ) -> str:
     return (
         f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' font-size='{size}' "
-        f"{FONT} fill='{colour}' stroke='#ffffff' stroke-width='3' "
-        f"paint-order='stroke'>{escape(said)}</text>"
+        f"{FONT} {colour}>{escape(said)}</text>"
     )

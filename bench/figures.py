@@ -26,7 +26,12 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
         Figure("ratio_one_task", "≥ 0.5"),
         Figure("hundred_tasks_ops_per_s"),
         Figure("ratio_hundred_tasks", "≥ 2"),
+        Figure("ratio_busy_host"),
+        Figure("kept_with_log", "≥ 0.8"),
         Figure("cpu_us_per_op"),
+        Figure("cpu_us_hundred"),
+        Figure("cpu_us_in_memory", "≤ 150"),
+        Figure("flushes_per_op"),
         Figure("bytes_per_op", "≤ 1500"),
     ),
     "recovery": (

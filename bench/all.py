@@ -5,8 +5,8 @@
 
 A bench is a script beside this one that can be run by itself, and `peers/run.py`. Those
 that need a PostgreSQL server get `--url`, or the address in PERDURE_TEST_POSTGRES, and
-are named as not run where there is neither. It fails where a bench failed, or did not
-say a figure that the table wants.
+are named as not run where there is neither. With `--only` the file goes into `build/`.
+It fails where a bench failed, or did not say a figure that the table wants.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from figures import FIGURES, Figure, met, panels, shown
 from plot import svg
 
 HERE = Path(__file__).resolve().parent
+PART = HERE.parent / "build"  # for what `--only` says: it is not the document
 SERVER = "PERDURE_TEST_POSTGRES"
 NEEDS_SERVER, TAKES_SERVER = ("postgres",), ("postgres", "peers")
 
@@ -136,8 +137,11 @@ def main() -> None:
     parser = options(__doc__ or "")
     parser.add_argument("--only", nargs="+", choices=benches(), metavar="NAME")
     parser.add_argument("--url", default=os.environ.get(SERVER), help="a PostgreSQL")
-    parser.add_argument("--results", type=Path, default=HERE / "RESULTS.md")
+    parser.add_argument("--results", type=Path, help="instead of RESULTS.md")
     arguments = parser.parse_args()
+    if arguments.results is None:
+        arguments.results = (PART if arguments.only else HERE) / "RESULTS.md"
+    arguments.results.parent.mkdir(exist_ok=True)
     heading(arguments)
     not_run: dict[str, str] = {}
     ran: dict[str, Ran] = {}

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
+from psycopg import errors
 
 from .backend import Batch, HeldUp, Opening, Warn
 from .base_reader import Reader
@@ -118,6 +119,9 @@ class PostgresBackend:
         if not _value(connection, _LOCK):
             pid = _value(connection, _OWNER)
             raise StoreLocked(self.path, f"another runtime (server process {pid})")
+        # A third less of the server's CPU for a snapshot; some servers do not have it.
+        with suppress(errors.InvalidParameterValue, errors.UndefinedObject):
+            connection.execute("SET default_toast_compression = 'lz4'")
         prepare(connection, _APPEND, _APPEND_TYPES)
         prepare(connection, _KEEP_SNAPSHOTS, _SNAPSHOT_TYPES)
         connection.execute(f"LISTEN {INBOX_CHANNEL}")

@@ -160,6 +160,23 @@ def test_the_owner_that_was_cut_off_writes_nothing_more(postgres: str) -> None: 
     assert heads(postgres) == {"task/1": 2}
 
 
+def test_big_values_are_compressed_by_lz4_where_the_server_has_it(
+    postgres: str,
+) -> None:
+    bench = opened(postgres)
+    bench.append(bench.lease("task/1"), 1, body=b'"%s"' % (b"again " * 2_000))
+    bench.commit()
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        (has,) = connection.execute(
+            "SELECT 'lz4' = ANY (enumvals) FROM pg_settings "
+            "WHERE name = 'default_toast_compression'"
+        ).fetchone() or (False,)
+        found = connection.execute(
+            "SELECT pg_column_compression(body) FROM perdure_records"
+        ).fetchall()
+    assert found == [("lz4" if has else "pglz",)]
+
+
 def test_readers_need_no_ownership_and_change_nothing(postgres: str) -> None:
     with pytest.raises(CannotOpen, match="there is no store"):
         open_reader(postgres)

@@ -399,6 +399,8 @@ def test_no_read_leaves_open_what_keeps_the_wal_long(tmp_path: Path) -> None:
         "commands": (),
         "sent": (["s"],),
         "load": ("task/1",),
+        "all_of": ("task/1",),
+        "whole": (snapshot_of(bench.append(lease, 3)[0]),),
         "head": ("task/1",),
         "position": ("task/1",),
         "records": (0, 1),
@@ -413,8 +415,8 @@ def test_no_read_leaves_open_what_keeps_the_wal_long(tmp_path: Path) -> None:
     }
     with open_reader(path) as reader:
         public = {name for name in dir(reader) if name[0] != "_"}
-        assert public - set(calls) == {"close", "copied"}
-        for version, (name, given) in enumerate(calls.items(), 3):
+        assert public - set(calls) == {"close", "copied", "objects"}
+        for version, (name, given) in enumerate(calls.items(), 4):
             found = getattr(reader, name)
             if callable(found):
                 found(*given)

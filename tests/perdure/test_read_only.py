@@ -56,11 +56,21 @@ WRITES: dict[str, list[str]] = {
     "know": ["speed", "fast"],
     "erase": ["ID", "--by", "an operator", "--yes"],
     "import": ["ARCHIVE"],
+    "upgrade": [],
     "run": ["tests.perdure.jobs:reporter", "--goal", "Report."],
 }
-OWNS = ("import", "run")
+OWNS = ("import", "run", "upgrade")
 # They need somebody who waits for them, and go the way of the others.
-LIKE_THEM = {"approve", "reject", "answer", "resolve", "retry", "confirm", "drop"}
+LIKE_THEM = {
+    "adopt",
+    "approve",
+    "reject",
+    "answer",
+    "resolve",
+    "retry",
+    "confirm",
+    "drop",
+}
 
 EACH = """
 import contextlib, io, json, sys

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import Agent, Baseline, Step, tool
 from perdure.actors import names
 from perdure.actors.admission.queue import ADOPT
 from perdure.actors.events import AgentChanged, TaskActivated, TaskParked
+from perdure.actors.task.rows import TaskRow
 from perdure.result import Result
 from perdure.storage.records import Record
 from tests.actors.runs import sound
@@ -212,6 +214,8 @@ def test_a_person_adopts_what_was_shown_and_it_stays_adopted() -> None:
     send(house, "c1", "adopt", task, text=new.digest())
     said = f"it goes on with agent agent as it is now, {new.digest()}"
     assert answered(house, "c1").said == said
+    row = msgspec.json.decode(house.store.rows[names.TASK_ROWS][task], type=TaskRow)
+    assert (row.status, row.offered) == ("queued", "")
     house.kill()
     house.reopen(new)
     assert house.finish(task).status == "completed"

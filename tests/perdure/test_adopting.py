@@ -86,6 +86,10 @@ def test_what_a_task_ran_under_is_shown_with_each_change(
     with opened(Path(STORE), one, log=log) as runtime:
         log.wait_for("task.closed", task=task)
         assert runtime.wait(task, timeout=LONG).status == "completed"
+        other = runtime.submit("agent", "record")
+        assert other.wait(LONG).status == "completed"
+        with open_reader(STORE) as reader:
+            assert len(sheet(reader, other.id).rules) == 1
     (changed,) = log.of("agent.changed")
     assert main(["show", task, "--store", STORE, "--json"]) == 0
     first, second = json.loads(capsys.readouterr().out.splitlines()[-1])["rules"]

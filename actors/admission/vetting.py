@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage.errors import NewerSchema, NoUpgradePath, Undecodable, UnknownType
+from ...storage.errors import (
+    NewerSchema,
+    NoUpgradePath,
+    StorageError,
+    Undecodable,
+    UnknownType,
+)
 from ...storage.reader import Reader
 from ...storage.records import Record, Row, Snapshot
 from ..budget.account import AccountState
@@ -106,7 +112,7 @@ def _pages(
     """The records that a load meets, and the one that its snapshot stands at."""
     after = 0
     for snapshot in reader.snapshots(stream):
-        if is_current(snapshot, kind) or _is_usable(snapshot, kind):
+        if is_current(snapshot, kind) or _is_usable(reader, snapshot, kind):
             after = snapshot.version - 1
             break
     page = reader.stretch(stream, after, PAGE)
@@ -119,10 +125,10 @@ def _pages(
         page = reader.stretch(stream, page[-1].version, PAGE)
 
 
-def _is_usable(snapshot: Snapshot, kind: type[msgspec.Struct]) -> bool:
+def _is_usable(reader: Reader, snapshot: Snapshot, kind: type[msgspec.Struct]) -> bool:
     try:
-        state_of(snapshot, kind)
-    except Undecodable:
+        state_of(reader.whole(snapshot), kind)
+    except StorageError:
         return False
     return True
 

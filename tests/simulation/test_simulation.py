@@ -41,7 +41,7 @@ CATCHING: dict[str, tuple[int, ...]] = {
     "send_again_on_down": (110, 115, 134, 170),
     "probe_while_the_worker_lives": (68, 306, 339, 353),
     "believe_an_absence_at_once": (77, 102, 255, 426),
-    "a_new_key_for_each_attempt": (54, 80, 106, 109),
+    "a_new_key_for_each_attempt": (134, 54, 80, 106),
     "accept_every_answer": (0, 1, 2),
     "grant_without_limit": (1, 3, 5),
     "give_a_grant_twice": (0, 1, 2),

@@ -8,13 +8,14 @@ task of so many operations in an SQLite file, closes it, and looks at the file a
 
     bytes_per_op    slope of a straight line through size against operations
     overhead        that, less the result itself
-    off_line        how far the size furthest off is from the line, as a share of it
+    off_line        how far the size furthest off is from the line, as a share of the
+                    longest file
     ratio           operations a second over the last 100 against those at the 100th
     load_ms         from `resume` of a paused task in a runtime that is up to its next
                     call, by how many operations the task has behind it
     before, after   bytes of the longest file before and after retention and vacuum
 
-It fails where a size is off the line by a twentieth, a file does not shrink, or a task
+It fails where a size is off the line by a thirtieth, a file does not shrink, or a task
 is not what it was before. Rates and times are this machine's, now.
 """
 
@@ -55,7 +56,7 @@ SHORT_MODEL_SIZES = (60, 110, 160)
 RESULT = 500  # characters of a result of `once`
 PAYLOAD = 1_024  # bytes that a step of `model` reads
 WINDOW = 50  # operations on either side of the one whose rate is taken
-OFF = 0.05  # of the line, at most
+OFF = 1 / 30  # of the longest file, at most
 SHORT_OFF = 0.15  # where snapshots are much of it
 TIMEOUT = 600.0  # seconds of a run, or of what comes after retention
 SETTLE = 60.0  # seconds for the file to be cut, at most
@@ -152,10 +153,9 @@ def line(sizes: list[int], found: list[int]) -> tuple[float, float]:
     """Slope of the straight line through these, and how far one is off it at most."""
     slope, base = statistics.linear_regression(sizes, found)
     off = max(
-        abs(size - (base + slope * n)) / (base + slope * n)
-        for n, size in zip(sizes, found, strict=True)
+        abs(size - (base + slope * n)) for n, size in zip(sizes, found, strict=True)
     )
-    return slope, off
+    return slope, off / max(found)
 
 
 def grow(

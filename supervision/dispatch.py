@@ -15,19 +15,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .clock import Clock, SystemClock
-from .threads import BackgroundThread, JobThreads, TimerThread
+from .lifecycle import crash_of
+from .threads import BackgroundThread, Job, TimerThread
 from .turn import current
 
 if TYPE_CHECKING:
     from .cell import Cell
     from .promise import Promise
 
-__all__ = ["Background", "Dispatcher", "Mailbox", "PoolDispatcher", "Timer"]
+__all__ = ["Background", "Dispatcher", "Job", "Mailbox", "PoolDispatcher", "Timer"]
 
 TURN_MESSAGES = 64
 SLOW_TURN = 0.1  # seconds
 LOST_TURN = 1.0  # seconds that a killed actor's turn may still take its thread
 WATCH_PERIOD = 0.02  # seconds
+TURNS_BEFORE_JOB = 32  # that a job may wait for, on each thread
+IDLE_THREAD = 10.0  # seconds that a thread beyond those wanted waits for work
 
 
 class Timer(Protocol):
@@ -41,8 +44,11 @@ class Timer(Protocol):
 class Background(Protocol):
     """A step that runs on a thread of its own whenever it is woken."""
 
-    def wake(self) -> None:
-        """Have the step run again until it returns False; cheap, from any thread."""
+    def wake(self, within: float = 0.0) -> None:
+        """Have the step run again until it returns False; cheap, from any thread.
+
+        It runs at once, or within so many seconds, whichever call wants it first.
+        """
         ...
 
     def stop(self, timeout: float) -> bool:
@@ -94,10 +100,11 @@ class Dispatcher(Protocol):
         """A place of its own for `step`, which returns whether more is to do."""
         ...
 
-    def start_job(self, name: str, job: Callable[[], None]) -> None:
-        """Run user code on a thread of its own.
+    def start_job(self, name: str, job: Job) -> None:
+        """Run user code on a thread that has nothing else to do until it ends.
 
-        Raises RuntimeError once the dispatcher is closed or the main thread has ended.
+        What it returns is called next, on that thread: it must not block. Raises
+        RuntimeError once the dispatcher is closed or the main thread has ended.
         """
         ...
 
@@ -128,17 +135,23 @@ class _Worker:
         self.since = 0.0  # monotonic seconds at the start of the turn
         self.reported = False
         self.lost = False
+        self.lent = False  # to a job
+        self.name = f"perdure-turns-{number}"
         self.thread = threading.Thread(
-            target=pool.work, args=(self,), name=f"perdure-turns-{number}", daemon=True
+            target=pool.work, args=(self,), name=self.name, daemon=True
         )
 
 
 class PoolDispatcher:
-    """Actors multiplexed over `threads` daemonic threads.
+    """Actors multiplexed over `threads` daemonic threads, and jobs on more of them.
 
     A cell with work stands in one queue; a turn takes up to 64 messages. A turn that
     takes over 0.1 s is logged with its stack (`turn.slow`). A thread that a killed
     actor keeps busy is replaced.
+
+    A thread without a turn to take runs a job itself, so that a short one costs no
+    hand-over. It is lent to the job until that ends: `threads` others are always there
+    for turns and for jobs that come meanwhile.
     """
 
     def __init__(self, threads: int = 2) -> None:
@@ -147,7 +160,10 @@ class PoolDispatcher:
             raise ValueError(msg)
         self.clock: Clock = SystemClock()
         self.log: Callable[..., None] = _no_log
+        self._threads = threads
         self._queue: deque[Cell] = deque()
+        self._jobs: deque[tuple[str, Job]] = deque()
+        self._lent = 0
         self._parked: list[_Worker] = []
         self._workers: list[_Worker] = []
         self._started = 0
@@ -157,7 +173,6 @@ class PoolDispatcher:
         self._lock = threading.Lock()
         self._backgrounds: list[BackgroundThread] = []
         self._timers = TimerThread(self._log)
-        self._jobs = JobThreads(self._log)
         for _ in range(threads):
             self._add_worker()
         self._watchdog = threading.Thread(
@@ -173,10 +188,18 @@ class PoolDispatcher:
         return deque()
 
     def schedule(self, cell: Cell) -> None:
-        """Queue the cell, and wake a thread unless this one comes back for it."""
+        """Queue the cell, and wake a thread unless one comes by for it."""
         self._queue.append(cell)
-        if self._parked and not (current.pool is self and len(self._queue) == 1):
+        if current.pool is not self and not self._awake():
             self._wake_one()
+
+    def _awake(self) -> int:
+        """How many threads will look for work before they rest.
+
+        One is enough: a second would have to wait for the interpreter. The watchdog
+        wakes it where the first is held up.
+        """
+        return len(self._workers) - len(self._parked) - self._lent
 
     def _wake_one(self) -> None:
         try:
@@ -186,15 +209,28 @@ class PoolDispatcher:
         worker.gate.release()
 
     def work(self, worker: _Worker) -> None:
-        """Take turns until the pool closes; the body of a worker's thread."""
+        """Take turns, and jobs between them, until the pool closes; a thread's body."""
         current.pool = self
-        queue, monotonic = self._queue, time.monotonic
+        queue, jobs, monotonic = self._queue, self._jobs, time.monotonic
+        turns = 0
         while self._open and not worker.lost:
+            if turns >= TURNS_BEFORE_JOB or not queue:
+                turns = 0
+                try:
+                    name, job = jobs.popleft()
+                except IndexError:
+                    pass
+                else:
+                    self._lend(worker, name, job)
+                    del job
+                    continue
             try:
                 cell = queue.popleft()
             except IndexError:
-                self._park(worker)
+                if not self._park(worker):
+                    return
                 continue
+            turns += 1
             worker.since = monotonic()
             worker.cell = cell
             again = cell.run(TURN_MESSAGES)
@@ -205,25 +241,79 @@ class PoolDispatcher:
         if worker.lost:
             self._wake_one()
 
-    def _park(self, worker: _Worker) -> None:
+    def _lend(self, worker: _Worker, name: str, job: Job) -> None:
+        """Run a job here, and leave enough threads for everything else."""
+        with self._lock:
+            self._lent += 1
+            worker.lent = True
+        if self._is_short():
+            self._add_worker()
+        elif (self._queue or self._jobs) and not self._awake():
+            self._wake_one()
+        worker.thread.name = f"perdure-job-{name}"
+        current.pool = None  # who is told something by the job is not told by a turn
+        try:
+            then = job()
+            current.pool = self
+            if then is not None:
+                then()
+        except BaseException as error:
+            crash = crash_of(error)
+            self.log(
+                "job.failed",
+                name=name,
+                error=crash.error,
+                traceback=crash.traceback,
+            )
+        current.pool = self
+        worker.thread.name = worker.name
+        with self._lock:
+            self._lent -= 1
+            worker.lent = False
+
+    def _park(self, worker: _Worker) -> bool:
+        """Wait for work; False where there was none for long and others wait too."""
         self._parked.append(worker)
-        if self._queue or not self._open:
-            # Work came in between: take the place back, or, if someone has taken it
-            # already, the wake-up that comes with it.
-            try:
-                self._parked.remove(worker)
-            except ValueError:
-                worker.gate.acquire()
-            return
-        worker.gate.acquire()
+        if self._queue or self._jobs or not self._open:
+            self._unpark(worker)  # it came in between
+            return True
+        if not worker.gate.acquire(timeout=IDLE_THREAD if self._is_rich() else -1):
+            with self._lock:
+                if self._unpark(worker) and self._is_rich():
+                    self._workers.remove(worker)
+                    return False
+            return True
         if not self._busy.is_set():
             self._busy.set()
+        return True
+
+    def _is_short(self) -> bool:
+        return len(self._workers) - self._lent < self._threads
+
+    def _is_rich(self) -> bool:
+        return len(self._workers) - self._lent > self._threads + 1
+
+    def _unpark(self, worker: _Worker) -> bool:
+        """Take the place back; or the wake-up that comes with it, if it is taken."""
+        try:
+            self._parked.remove(worker)
+        except ValueError:
+            worker.gate.acquire()
+            return False
+        return True
 
     def _add_worker(self) -> None:
-        self._started += 1
-        worker = _Worker(self, self._started)
-        self._workers.append(worker)
-        worker.thread.start()
+        """Add a thread; where none can be had, the watchdog tries again."""
+        with self._lock:
+            if not self._open:
+                return
+            self._started += 1
+            worker = _Worker(self, self._started)
+            self._workers.append(worker)
+            try:
+                worker.thread.start()
+            except RuntimeError:
+                self._workers.remove(worker)
 
     def _watch(self) -> None:
         while self._open:
@@ -234,13 +324,16 @@ class PoolDispatcher:
                 if not self._is_idle():
                     self._busy.set()
                 continue
-            if self._queue:
+            if self._queue or self._jobs:
                 self._wake_one()
+            if self._is_short():
+                self._add_worker()
             for worker in list(self._workers):
                 self._look_at(worker)
 
     def _is_idle(self) -> bool:
-        return len(self._parked) >= len(self._workers) and not self._queue
+        resting = len(self._parked) + self._lent >= len(self._workers)
+        return resting and not (self._queue or self._jobs or self._is_short())
 
     def _look_at(self, worker: _Worker) -> None:
         cell, since = worker.cell, worker.since
@@ -274,19 +367,21 @@ class PoolDispatcher:
     def background(self, name: str, step: Callable[[], bool]) -> Background:
         """A daemonic thread for `step`; raises RuntimeError once closed."""
         self._check_open()
-        background = BackgroundThread(name, step, self._log)
+        background = BackgroundThread(name, step, self._log, self._timers)
         with self._lock:
             self._backgrounds = [one for one in self._backgrounds if one.is_alive()]
             self._backgrounds.append(background)
         return background
 
-    def start_job(self, name: str, job: Callable[[], None]) -> None:
-        """Run `job` on a daemonic thread, an idle one where there is one."""
+    def start_job(self, name: str, job: Job) -> None:
+        """Run `job` on the next thread that has no turn to take, one of them this."""
         self._check_open()
         if not threading.main_thread().is_alive():
             msg = f"job {name!r} not started: the main thread has ended"
             raise RuntimeError(msg)
-        self._jobs.start(name, job)
+        self._jobs.append((name, job))
+        if current.pool is not self and not self._awake():
+            self._wake_one()
 
     def wait(self, promise: Promise, timeout: float | None) -> Any:
         """Wait on the calling thread."""
@@ -312,10 +407,11 @@ class PoolDispatcher:
         while self._parked:
             self._wake_one()
         self._timers.close()
-        self._jobs.close()
         own = threading.current_thread()
+        with self._lock:  # what runs a job is not waited for
+            idle = [worker.thread for worker in self._workers if not worker.lent]
         for thread in (
-            *(worker.thread for worker in self._workers),
+            *idle,
             self._watchdog,
             self._timers.thread,
         ):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .clock import VirtualClock
 from .lifecycle import Crash, crash_of
-from .threads import run_guarded
+from .threads import Job, run_guarded, run_job
 from .turn import current
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class SimulatedDispatcher:
         self._tokens = random.Random(f"tokens {seed}")  # noqa: S311 -- as above
         self._ready: list[Cell] = []
         self._cells: dict[str, Cell] = {}
-        self._jobs: list[tuple[str, Callable[[], None]]] = []
+        self._jobs: list[tuple[str, Job]] = []
         self._woken: list[_SimulatedBackground] = []
         self._timers: list[tuple[float, int, _SimulatedTimer]] = []
         self._order = count()
@@ -76,7 +76,7 @@ class SimulatedDispatcher:
         self._check_open()
         return _SimulatedBackground(self, name, step)
 
-    def start_job(self, name: str, job: Callable[[], None]) -> None:
+    def start_job(self, name: str, job: Job) -> None:
         """Run the job as one step, now or at a drawn time within 0.1 s."""
         self._check_open()
         delay = self._chance.choice((0.0, self._chance.random() * JOB_DELAY))
@@ -210,11 +210,11 @@ class SimulatedDispatcher:
         elif again:
             self.schedule(cell)
 
-    def _run_job(self, name: str, job: Callable[[], None]) -> None:
+    def _run_job(self, name: str, job: Job) -> None:
         self._label = f"job {name}"
         self.trace.append(self._label)
         try:
-            job()
+            run_job(job)
         except BaseException as error:
             crash = crash_of(error)
             self.log(
@@ -311,7 +311,7 @@ class _SimulatedBackground:
         self._step = step
         self._stopped = False
 
-    def wake(self) -> None:
+    def wake(self, within: float = 0.0) -> None:
         """Have the step run again."""
         if not self._stopped:
             self._dispatcher.woken(self)

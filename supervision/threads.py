@@ -1,4 +1,4 @@
-"""The daemonic threads beside the actors' pool: timers, jobs, backgrounds."""
+"""The daemonic threads beside the actors' pool: timers and backgrounds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import count
+from typing import TypeAlias
 
 from .lifecycle import crash_of
 
-__all__ = ["BackgroundThread", "JobThreads", "TimerThread"]
+__all__ = ["BackgroundThread", "Job", "TimerThread", "run_guarded", "run_job"]
 
-IDLE_JOB_THREAD = 10.0  # seconds an unused thread waits for its next job
+# User code; what it returns is left to do once it has ended, and never blocks.
+Job: TypeAlias = Callable[[], Callable[[], None] | None]
+
+
 SWEEP_AT = 64  # cancelled timers in the heap, at least, before they are swept out
 
 
@@ -101,12 +105,22 @@ class BackgroundThread:
     """Runs `step` until it returns False, each time it is woken."""
 
     def __init__(
-        self, name: str, step: Callable[[], bool], log: Callable[..., None]
+        self,
+        name: str,
+        step: Callable[[], bool],
+        log: Callable[..., None],
+        timers: TimerThread,
     ) -> None:
         self._name = name
         self._step = step
         self._log = log
-        self._woken = threading.Event()
+        self._timers = timers
+        self._due: float | None = None  # monotonic second by which it is to run
+        self._armed = False  # whether a timer looks at that
+        # Locks, not an Event: its `set` costs the waker a hand-over of the interpreter.
+        self._gate = threading.Lock()  # released to let the thread go on
+        self._gate.acquire()
+        self._woken = threading.Lock()  # held while it is to go on, as an atomic flag
         self._stopping = False
         self._thread = threading.Thread(
             target=self._run, name=f"perdure-{name}", daemon=True
@@ -117,23 +131,44 @@ class BackgroundThread:
         """Whether its thread has not ended yet."""
         return self._thread.is_alive()
 
-    def wake(self) -> None:
-        """Have the step run again."""
-        if not self._woken.is_set():
-            self._woken.set()
+    def wake(self, within: float = 0.0) -> None:
+        """Have the step run again, at once or within so many seconds."""
+        if not within:
+            if self._woken.acquire(False):
+                self._gate.release()
+            return
+        if self._due is None:
+            self._due = time.monotonic() + within
+        if not self._armed:
+            self._armed = True
+            self._timers.call_later(within, self._look)
+
+    def _look(self) -> None:
+        # A run in between did what the timer was set for, and later wishes are later.
+        self._armed = False
+        due = self._due
+        if due is None:
+            return
+        left = due - time.monotonic()
+        if left <= 0:
+            self.wake()
+        elif not self._armed:
+            self._armed = True
+            self._timers.call_later(left, self._look)
 
     def stop(self, timeout: float) -> bool:
         """Let the step run dry, then end; False if it takes over `timeout` seconds."""
         self._stopping = True
-        self._woken.set()
+        self.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         while True:
-            self._woken.wait()
-            self._woken.clear()
+            self._gate.acquire()
+            self._due = None
+            self._woken.release()
             stopping = self._stopping
             run_guarded(f"background {self._name}", self._drain, self._log)
             if stopping:
@@ -144,63 +179,11 @@ class BackgroundThread:
             pass
 
 
-class JobThreads:
-    """A thread for each job at hand; an idle one takes the next job or ends."""
-
-    def __init__(self, log: Callable[..., None]) -> None:
-        self._log = log
-        self._wakeup = threading.Condition()
-        self._waiting: list[tuple[str, Callable[[], None]]] = []
-        self._idle = 0
-        self._open = True
-
-    def start(self, name: str, job: Callable[[], None]) -> None:
-        """Start `job` at once, however many run already."""
-        with self._wakeup:
-            self._waiting.append((name, job))
-            if self._idle >= len(self._waiting):
-                self._wakeup.notify()
-                return
-            thread = threading.Thread(
-                target=self._run, name=f"perdure-job-{name}", daemon=True
-            )
-            try:
-                thread.start()
-            except BaseException:
-                self._waiting.remove((name, job))
-                raise
-
-    def close(self) -> None:
-        """End the idle threads; the others end with their jobs."""
-        with self._wakeup:
-            self._open = False
-            self._wakeup.notify_all()
-
-    def _run(self) -> None:
-        while (entry := self._next()) is not None:
-            name, job = entry
-            threading.current_thread().name = f"perdure-job-{name}"
-            try:
-                job()
-            except BaseException as error:
-                crash = crash_of(error)
-                self._log(
-                    "job.failed",
-                    name=name,
-                    error=crash.error,
-                    traceback=crash.traceback,
-                )
-            del entry, job
-
-    def _next(self) -> tuple[str, Callable[[], None]] | None:
-        with self._wakeup:
-            if not self._waiting and self._open:
-                self._idle += 1
-                self._wakeup.wait_for(
-                    lambda: self._waiting or not self._open, IDLE_JOB_THREAD
-                )
-                self._idle -= 1
-            return self._waiting.pop(0) if self._waiting else None
+def run_job(job: Job) -> None:
+    """Run a job, and what is left to do after it."""
+    then = job()
+    if then is not None:
+        then()
 
 
 def run_guarded(

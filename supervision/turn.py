@@ -14,7 +14,7 @@ __all__ = ["current", "refuse_in_turn"]
 
 class _Turn(threading.local):
     cell: Cell | None = None
-    pool: PoolDispatcher | None = None  # set for good on a pool's own threads
+    pool: PoolDispatcher | None = None  # on its own threads, but for its jobs
 
 
 current = _Turn()

@@ -188,7 +188,8 @@ class Executor:
         assert self._beat is not None
         self._beat.watch()
 
-    def _on_thread(self, run: Run) -> None:
+    def _on_thread(self, run: Run) -> Callable[[], None]:
+        """Run it to its end; what is returned tells of it."""
         self._claim(run, 0)
         outcome = self._may_start(run)
         if outcome is None:
@@ -202,8 +203,13 @@ class Executor:
                 outcome = self._failed(run, error)
             else:
                 outcome = self._completed(run, value)
-        self._finish(run, outcome)
-        self._next(run)
+        ended = outcome
+
+        def tell() -> None:
+            self._finish(run, ended)
+            self._next(run)
+
+        return tell
 
     async def _on_loop(self, run: Run, number: int) -> None:
         if not self._claim(run, number):

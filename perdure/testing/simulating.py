@@ -20,6 +20,7 @@ from ..actors.budget.account import Budget
 from ..actors.errors import Misuse
 from ..errors import RuntimeFailed
 from ..result import Result
+from ..supervision import threads
 from ..supervision.clock import VirtualClock
 from ..supervision.faults import FaultPlan, installed
 from ..supervision.simulation import SimulatedDispatcher
@@ -185,7 +186,7 @@ class _Process(SimulatedDispatcher):
         self._before = before
         self.started = 0  # calls of tools and models that were handed out
 
-    def start_job(self, name: str, job: Callable[[], None]) -> None:
+    def start_job(self, name: str, job: threads.Job) -> None:
         """Count it; it runs in a later step."""
         self.started += 1
         super().start_job(name, job)

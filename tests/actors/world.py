@@ -36,6 +36,7 @@ from perdure.storage.codec import Codec
 from perdure.storage.memory import MemoryBackend, MemoryStore
 from perdure.storage.records import Record
 from perdure.supervision import SimulatedDispatcher
+from perdure.supervision.threads import Job, run_job
 
 CODEC = Codec(EVENTS)
 PLENTY = Budget(  # enough for any run here, so that every dimension has a law to keep
@@ -220,15 +221,15 @@ class Stuck:
         sim = SimulatedDispatcher(seed, **options)
         start = sim.start_job
 
-        def start_job(name: str, job: Callable[[], None]) -> None:
+        def start_job(name: str, job: Job) -> None:
             start(name, job if name != self.name else lambda: self._run(job))
 
         sim.start_job = start_job  # type: ignore[method-assign]
         return sim
 
-    def _run(self, job: Callable[[], None]) -> None:
+    def _run(self, job: Job) -> None:
         def whole() -> None:
-            job()
+            run_job(job)
             self._hanging.set()
 
         self._hanging.clear()

@@ -250,9 +250,13 @@ class WatchedList(list[Any]):
         access()
         super().remove(item)
 
+    def __len__(self) -> int:
+        access()
+        return super().__len__()
+
     def __bool__(self) -> bool:
         access()
-        return len(self) > 0
+        return super().__len__() > 0
 
 
 class WatchedDict(dict[Any, Any]):
@@ -291,7 +295,7 @@ class WatchedLock:
         mine = self._again and self._owner is here.thread
         return self._depth == 0 or mine
 
-    def acquire(self, blocking: bool = True) -> bool:
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         access()
         if not self._free():
             if not blocking:
@@ -362,7 +366,11 @@ class OnePool(PoolDispatcher):
         self.clock = VirtualClock()  # type: ignore[assignment]
         self.log = lambda event, **fields: None
         self._queue = WatchedDeque()
+        self._jobs = WatchedDeque()
         self._parked = WatchedList()
+        self._lock = WatchedLock()  # type: ignore[assignment]
+        self._running = 0
+        self._threads = 0  # wanted besides: none is added
         self._forked = False
         self._open = True
         self._busy = threading.Event()
@@ -370,6 +378,17 @@ class OnePool(PoolDispatcher):
         for worker in self.workers:
             worker.gate = WatchedLock()  # type: ignore[assignment]
             worker.gate._depth = 1  # type: ignore[attr-defined]
+        self._workers = self.workers
+
+    @property
+    def _lent(self) -> int:  # type: ignore[override]
+        access()
+        return self._running
+
+    @_lent.setter
+    def _lent(self, count: int) -> None:
+        access()
+        self._running = count
 
     def bodies(self) -> list[Callable[[], None]]:
         """What the workers' threads do."""

@@ -88,6 +88,7 @@ class Scene:
             assert not cell._stops or cell.closed
             assert cell._scheduled._depth == 0 or cell.closed
         assert len(self.pool._queue) == 0, "a cell with work, and nobody awake"
+        assert len(self.pool._jobs) == 0, "a job, and nobody awake"
 
 
 def told_by_two(one: Explorer, cell: type[Cell] = WatchedCell) -> None:
@@ -104,6 +105,32 @@ def told_by_one(
     scene.run(one, scene.tell(1, 2))
     assert scene.crashes == []
     assert scene.kept == [1, 2]
+
+
+def told_beside_a_job(one: Explorer, workers: int = 2) -> None:
+    scene = Scene(workers=workers)
+
+    def job() -> Callable[[], None]:
+        access()
+        return scene.tell("its end")
+
+    def start() -> None:
+        scene.pool.start_job("job", job)
+
+    scene.run(one, scene.tell(1), start)
+    assert scene.crashes == []
+    assert sorted(map(str, scene.kept)) == ["1", "its end"]
+
+
+def told_by_a_job_that_goes_on(one: Explorer) -> None:
+    scene = Scene(workers=2)
+
+    def job() -> None:
+        scene.tell(1)()
+        one.wait_until(lambda: scene.kept == [1])
+
+    scene.run(one, lambda: scene.pool.start_job("job", job))
+    assert scene.kept == [1]
 
 
 def told_and_stopped(one: Explorer, cell: type[Cell] = WatchedCell) -> None:
@@ -174,6 +201,9 @@ SCENARIOS: dict[str, tuple[Callable[[Explorer], None], int]] = {  # and preempti
     "told by one": (told_by_one, 3),
     "told by one, on two workers": (lambda one: told_by_one(one, workers=2), 1),
     "told by two": (told_by_two, 1),
+    "told beside a job": (told_beside_a_job, 1),
+    "told beside a job, on one worker": (lambda one: told_beside_a_job(one, 1), 2),
+    "told by a job that goes on": (told_by_a_job_that_goes_on, 2),
     "told and stopped": (told_and_stopped, 1),
     "told and killed": (told_and_killed, 2),
     "asked and stopped": (asked_and_stopped, 1),

@@ -137,7 +137,7 @@ def test_jobs_run_side_by_side_even_if_a_thread_is_idle(pool: PoolDispatcher) ->
     assert first.wait(PATIENCE)
     barrier = threading.Barrier(5, timeout=PATIENCE)
     for number in range(4):
-        pool.start_job(str(number), barrier.wait)
+        pool.start_job(str(number), lambda: barrier.wait() and None)
     barrier.wait()
 
 

@@ -11,6 +11,7 @@ from perdure import NotSent
 from perdure.actors.executor.executor import Executor, Outcome, Work
 from perdure.actors.executor.loop import Loop
 from perdure.supervision import VirtualClock
+from perdure.supervision.threads import Job, run_job
 
 
 class HandTimer:
@@ -26,19 +27,19 @@ class ByHand:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.jobs: list[Callable[[], None]] = []
+        self.jobs: list[Job] = []
         self.timers: list[HandTimer] = []
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> HandTimer:
         self.timers.append(HandTimer(callback))
         return self.timers[-1]
 
-    def start_job(self, name: str, job: Callable[[], None]) -> None:
+    def start_job(self, name: str, job: Job) -> None:
         self.jobs.append(job)
 
     def run(self) -> None:
         while self.jobs:
-            self.jobs.pop(0)()
+            run_job(self.jobs.pop(0))
 
     def ring(self) -> None:
         """All deadlines pass."""

@@ -14,6 +14,7 @@ from perdure.actors.executor.beat import BEAT_PERIOD, BEATS_MISSED, Beat
 from perdure.actors.executor.executor import ABANDONED_LIMIT, Executor, Outcome, Work
 from perdure.actors.executor.loop import Loop
 from perdure.supervision import VirtualClock
+from perdure.supervision.threads import Job, run_job
 
 LONG = 30.0  # seconds; only a failing test waits so long
 BEATS = BEAT_PERIOD * (BEATS_MISSED + 1)  # seconds after which a blocked loop is known
@@ -42,8 +43,8 @@ class Clockwork:
         heapq.heappush(self.timers, (due, self.count, timer))
         return timer
 
-    def start_job(self, name: str, job: Callable[[], None]) -> None:
-        threading.Thread(target=job, daemon=True).start()
+    def start_job(self, name: str, job: Job) -> None:
+        threading.Thread(target=run_job, args=(job,), daemon=True).start()
 
     def pass_by(self, seconds: float) -> None:
         """Let time pass, with all timers of it in order."""

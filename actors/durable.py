@@ -26,6 +26,7 @@ __all__ = ["Durable", "Folded", "Found"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 NODE_EVENTS = 8  # events since the last snapshot that make one before a node worth it
+WORTH = 4  # a snapshot is worth it where the events have a quarter of its size
 
 
 class _StreamLoaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +68,9 @@ class Durable(Actor, Generic[S]):
         self.state: S = first
         self._state_type = type(first)
         self._early: deque[Any] | None = deque()
-        self._since_snapshot = 0
+        self._since_snapshot = 0  # events
+        self._bytes_since = 0  # of those events
+        self._snapshot_size = 0  # bytes of the last one
         self.last_seq = 0
         self._lease: Lease | None = None
 
@@ -124,10 +127,12 @@ class Durable(Actor, Generic[S]):
         self.last_seq = loaded.seq
         if loaded.snapshot is not None:
             base = loaded.snapshot.version
+            self._snapshot_size = len(loaded.snapshot.body)
             self.state = state_of(loaded.snapshot, self._state_type)
         for record in loaded.records:
             self.state = self.fold(self.state, self.house.event_of(record))
         self._since_snapshot = len(loaded.records)
+        self._bytes_since = sum(len(record.body) for record in loaded.records)
         return Folded(snapshot=base, replayed=len(loaded.records))
 
     def append(
@@ -146,24 +151,37 @@ class Durable(Actor, Generic[S]):
         """
         assert self._lease is not None
         version: int = getattr(self.state, "version")  # noqa: B009 - every state has one
-        drafts = [
-            self.draft(self.stream, version + place, event)
-            for place, event in enumerate(events, 1)
-        ]
+        drafts: list[Draft] = []
+        read: list[Event] = []
+        for event in events:
+            version += 1
+            kind, schema, body, as_read = self.house.codec.settle(event)
+            drafts.append(
+                Draft(
+                    stream=self.stream,
+                    version=version,
+                    type=kind,
+                    schema_version=schema,
+                    body=body,
+                )
+            )
+            assert isinstance(as_read, Event)
+            read.append(as_read)
         if rows or blobs:
             drafts[-1] = msgspec.structs.replace(
                 drafts[-1], rows=tuple(rows), blobs=tuple(blobs)
             )
         records = self.house.journal.append([(self._lease, drafts), *also], erasure)
         hit(f"{self.label}.append.after", type(events[-1]).__name__)
-        for record in records[: len(events)]:
+        for one in read:
             # Not the events as they were handed in: what is applied is what a later
             # incarnation will read, to the order of the keys.
-            self.state = self.fold(self.state, self.house.event_of(record))
+            self.state = self.fold(self.state, one)
         hit(f"{self.label}.apply.after", type(events[-1]).__name__)
         self.last_seq = records[len(events) - 1].seq
         self._since_snapshot += len(events)
-        if self._since_snapshot >= self.house.baseline.snapshot_events:
+        self._bytes_since += sum([len(draft.body) for draft in drafts])
+        if self._is_worth_a_snapshot(self.house.baseline.snapshot_events):
             self.snapshot("events")
         return records[-1].seq
 
@@ -176,14 +194,16 @@ class Durable(Actor, Generic[S]):
 
     def snapshot(self, reason: str) -> None:
         """Have the state kept as it is now; `reason` says why (B30)."""
-        self._since_snapshot = 0
+        body = msgspec.json.encode(self.state)
+        self._since_snapshot = self._bytes_since = 0
+        self._snapshot_size = len(body)
         self.house.journal.snapshot(
             Snapshot(
                 stream=self.stream,
                 version=getattr(self.state, "version"),  # noqa: B009 - as above
                 covers=self.last_seq,
                 state_schema=version_of(self._state_type),
-                body=msgspec.json.encode(self.state),
+                body=body,
                 reason=reason,
             )
         )
@@ -191,16 +211,28 @@ class Durable(Actor, Generic[S]):
 
     def snapshot_before(self, reason: str) -> None:
         """Snapshot at a key node, unless hardly anything came since the last one."""
-        if self._since_snapshot >= NODE_EVENTS:
+        if self._is_worth_a_snapshot(NODE_EVENTS):
             self.snapshot(reason)
+
+    def _is_worth_a_snapshot(self, events: int) -> bool:
+        """Whether so many events came, and not much less than a snapshot writes (B75).
+
+        So what snapshots write grows with the work, however big the state is, and to
+        read the events after one takes no longer than to read it.
+        """
+        if self._since_snapshot < events:
+            return False
+        return self._bytes_since * WORTH >= self._snapshot_size
 
     def owns(self) -> bool:
         """Tell, on any thread, whether this incarnation still may write its stream."""
         return self._lease is not None and self.house.journal.holds(self._lease)
 
-    def when_durable(self, seq: int, callback: Callable[[], object]) -> None:
-        """Call back, off this actor's turn, once `seq` is flushed."""
-        self.house.journal.when_durable(seq, callback)
+    def when_durable(
+        self, seq: int, callback: Callable[[], object], *, hurry: bool = True
+    ) -> None:
+        """Call back, off its turn, once `seq` is flushed: soon with `hurry`."""
+        self.house.journal.when_durable(seq, callback, hurry=hurry)
 
     # ── what ends in a later turn ────────────────────────────────────────────────
 

@@ -141,8 +141,11 @@ Purpose: TypeAlias = Literal["work", "declare", "closing", "summarise", "plan", 
 Trigger: TypeAlias = Literal["start", "phase", "result", "unsure", "half"]
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """The base of all events; its class name is the record's type."""
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The base of all events; its class name is the record's type.
+
+    What has its default is left out of the record.
+    """
 
 
 # ── task/<id>: what the task decided and how far it is ──────────────────────────
@@ -211,9 +214,9 @@ class CallTool(
 
     tool: str
     arguments: str
-    call_id: str
-    parent: int
-    index: int
+    call_id: str = ""
+    parent: int = 0
+    index: int = 0
     undoes: Undoes | None = None
 
 
@@ -341,7 +344,7 @@ class StepStarted(Event, frozen=True, kw_only=True):
     deadline: float | None
 
 
-class DecisionMade(Event, frozen=True, kw_only=True, omit_defaults=True):
+class DecisionMade(Event, frozen=True, kw_only=True):
     """Operation `op` is to be done; `why`, and what the last result taught (B58).
 
     `memo` is the JSON text that a policy is shown from here; None is the one before.
@@ -466,7 +469,7 @@ class KnowledgeTaken(Event, frozen=True, kw_only=True):
     erased: int = 0
 
 
-class RequestBuilt(Event, frozen=True, kw_only=True, omit_defaults=True):
+class RequestBuilt(Event, frozen=True, kw_only=True):
     """The request of a model call: digest and parts, enough to render it again.
 
     `view` is the version of this stream that the task's layer was rendered from;
@@ -502,7 +505,7 @@ class RequestBuilt(Event, frozen=True, kw_only=True, omit_defaults=True):
     scale: int = 1_000
 
 
-class ActionObserved(Event, frozen=True, kw_only=True, omit_defaults=True):
+class ActionObserved(Event, frozen=True, kw_only=True):
     """The task knows how an attempt ended; with `again` the operation goes on.
 
     `retry` counts the attempt against the limit of its kind: one that a crash cut off
@@ -513,8 +516,8 @@ class ActionObserved(Event, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     op: int
-    attempt: int
-    status: Literal["completed", "failed", "unknown"]
+    attempt: int = 1
+    status: Literal["completed", "failed", "unknown"] = "completed"
     again: bool = False
     retry: bool = False
     calls: int = 0
@@ -588,7 +591,7 @@ class LoopFound(Event, frozen=True, kw_only=True):
     found: Circle
 
 
-class AnswerRefused(Event, frozen=True, kw_only=True, omit_defaults=True):
+class AnswerRefused(Event, frozen=True, kw_only=True):
     """Acceptance said no to the step's answer; the step goes on with the reason.
 
     `judged` is who was asked, in order, and what they said.
@@ -614,7 +617,7 @@ class AnswerJudged(Event, frozen=True, kw_only=True):
     why: str
 
 
-class StepEnded(Event, frozen=True, kw_only=True, omit_defaults=True):
+class StepEnded(Event, frozen=True, kw_only=True):
     """A step stopped. Only `completed` passed acceptance; `result` is JSON text.
 
     With `again` the step is tried once more, with iterations and time anew.
@@ -877,7 +880,7 @@ class EffectsVerified(Event, frozen=True, kw_only=True):
     decided: dict[str, str]
 
 
-class RecoveryDeclared(Event, frozen=True, kw_only=True, omit_defaults=True):
+class RecoveryDeclared(Event, frozen=True, kw_only=True):
     """Recovery, step 4: the declaration, and what the rules said of it (B35).
 
     `who` confirmed it, where it was ``by`` a person.
@@ -890,7 +893,7 @@ class RecoveryDeclared(Event, frozen=True, kw_only=True, omit_defaults=True):
     who: str = ""
 
 
-class TaskClosing(Event, frozen=True, kw_only=True, omit_defaults=True):
+class TaskClosing(Event, frozen=True, kw_only=True):
     """The outcome is decided; the account is still to be closed.
 
     `judged` is who accepted the whole task, in order.
@@ -952,7 +955,7 @@ class RecoveryBegan(Event, frozen=True, kw_only=True):
 # ── task/<id>/ledger: every contact with the outside ─────────────────────────────
 
 
-class EffectRegistered(Event, frozen=True, kw_only=True, omit_defaults=True):
+class EffectRegistered(Event, frozen=True, kw_only=True):
     """Attempt `attempt` of operation `op` may run until `not_after` (B39: pending).
 
     `reused` names the operation whose record answers this one without a run, `named`
@@ -965,14 +968,13 @@ class EffectRegistered(Event, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     op: int
-    attempt: int
+    attempt: int = 1
     step: str
-    kind: Literal["model", "tool"]
+    kind: Literal["model", "tool"] = "tool"
     name: str
-    effect: Literal["read", "idempotent", "once"]
+    effect: Literal["read", "idempotent", "once"] = "once"
     key: str
-    request_id: str
-    arguments: str
+    arguments: str = ""
     not_after: float
     call_id: str = ""
     parent: int = 0
@@ -986,6 +988,11 @@ class EffectRegistered(Event, frozen=True, kw_only=True, omit_defaults=True):
     counts_as: str = ""
     trimmed: bool = False
 
+    @property
+    def request_id(self) -> str:
+        """The idempotency key that is passed through to the outside (B38)."""
+        return f"perdure-{self.key}"
+
 
 class EffectRecorded(Event, frozen=True, kw_only=True):
     """How an attempt ended, who says so, and what it used.
@@ -997,11 +1004,11 @@ class EffectRecorded(Event, frozen=True, kw_only=True):
     """
 
     op: int
-    attempt: int
-    status: Literal["completed", "failed", "unknown"]
+    attempt: int = 1
+    status: Literal["completed", "failed", "unknown"] = "completed"
     by: Literal[
         "run", "record", "probe", "recovery", "door", "person", "subtask", "answer"
-    ]
+    ] = "run"
     result: str = ""
     blob: str = ""
     error: str = ""
@@ -1017,7 +1024,7 @@ class EffectProbed(Event, frozen=True, kw_only=True):
     """A probe was asked and the answer decides nothing yet."""
 
     op: int
-    attempt: int
+    attempt: int = 1
     answer: str
     again_at: float
 
@@ -1036,8 +1043,8 @@ class Reserved(Event, frozen=True, kw_only=True):
     """The estimate of an attempt is set aside before it runs (B62)."""
 
     op: int
-    attempt: int
-    book: Literal["spent", "recovery"]
+    attempt: int = 1
+    book: Literal["spent", "recovery"] = "spent"
     amounts: Amounts
 
 
@@ -1045,7 +1052,7 @@ class Held(Event, frozen=True, kw_only=True):
     """The attempt's outcome is unknown; its reservation stays charged."""
 
     op: int
-    attempt: int
+    attempt: int = 1
 
 
 class Settled(Event, frozen=True, kw_only=True):
@@ -1055,9 +1062,9 @@ class Settled(Event, frozen=True, kw_only=True):
     """
 
     op: int
-    attempt: int
-    book: Literal["spent", "unknown", "recovery", "none"]
-    amounts: Amounts
+    attempt: int = 1
+    book: Literal["spent", "unknown", "recovery", "none"] = "spent"
+    amounts: Amounts = msgspec.field(default_factory=dict)
     beside: dict[str, Amounts] = msgspec.field(default_factory=dict)
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from .context.measure import canonical
 from .errors import Misuse
-from .task.values import is_portable, parsed
+from .task.values import is_storable, parsed
 
 __all__ = [
     "CALLS",
@@ -266,7 +266,7 @@ def _json(name: str, value: object, most: int) -> str:
             f"{name} has {len(text)} characters of JSON, {most} are the most; keep "
             "what is bulky outside, and pass its name"
         )
-    if not is_portable(text):
+    if not is_storable(text):
         raise Misuse(
             f"{name}={_shown(value)} is no JSON that can be stored: it nests too deep, "
             "or holds a lone surrogate"

@@ -9,7 +9,6 @@ import msgspec
 
 from ..supervision.actor import Actor
 from ..supervision.address import Address
-from ..supervision.dispatch import Timer
 
 __all__ = ["BACKSTOP", "Overdue", "Requests"]
 
@@ -17,9 +16,7 @@ BACKSTOP = 60.0  # seconds until an unanswered request is sent again
 
 
 class Overdue(msgspec.Struct, frozen=True, kw_only=True):
-    """A timer's word to its own actor: look whether the request is still open."""
-
-    key: Any
+    """A timer's word to its own actor: look which requests are open for long."""
 
 
 class Requests:
@@ -27,26 +24,25 @@ class Requests:
 
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
-        self._open: dict[Hashable, tuple[Address, Any, Timer]] = {}
+        self._open: dict[Hashable, tuple[Address, Any, float]] = {}  # and since when
         self._watched: set[str] = set()
+        self._looks = False  # whether a timer is set
 
     def send(self, key: Hashable, to: Address, message: Any) -> None:
         """Send a request and remember it until `answered`."""
         if to.name not in self._watched:
             self._watched.add(to.name)
             self._actor.monitor(to)
-        self.answered(key)  # it has a backstop already where it is sent again
-        backstop = self._actor.after(BACKSTOP, Overdue(key=key))
-        self._open[key] = (to, message, backstop)
+        self._open.pop(key, None)  # it is the newest now
+        self._open[key] = (to, message, to.system.clock.monotonic())
+        if not self._looks:
+            self._looks = True
+            self._actor.after(BACKSTOP, Overdue())
         to.tell(message)
 
     def answered(self, key: Hashable) -> bool:
         """Close a request; False where it was not open (a second answer)."""
-        found = self._open.pop(key, None)
-        if found is None:
-            return False
-        found[2].cancel()
-        return True
+        return self._open.pop(key, None) is not None
 
     def up(self, name: str) -> None:
         """The actor `name` has a new incarnation: send it what it has not answered."""
@@ -54,10 +50,15 @@ class Requests:
             if to.name == name:
                 to.tell(message)
 
-    def overdue(self, key: Hashable) -> None:
-        """The backstop of a request rang."""
-        if key in self._open:
-            to, message, _ = self._open[key]
+    def overdue(self) -> None:
+        """The backstop rang: send again what is open for that long."""
+        self._looks = False
+        for key, (to, message, since) in list(self._open.items()):
+            left = since + BACKSTOP - to.system.clock.monotonic()
+            if left > 0:
+                self._looks = True
+                self._actor.after(left, Overdue())
+                return
             self.send(key, to, message)
 
     def open(self, matching: Callable[[Hashable], bool] = lambda _: True) -> int:

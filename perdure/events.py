@@ -11,7 +11,7 @@ from .folds import event_of
 from .storage.errors import Undecodable
 from .storage.records import Record
 
-__all__ = ["DOMAIN", "NAMES", "line_of"]
+__all__ = ["DOMAIN", "NAMES", "fields_of", "line_of"]
 
 NAMES: dict[str, str] = {
     "TaskSubmitted": "task.submitted",
@@ -134,6 +134,25 @@ def line_of(record: Record) -> tuple[str, dict[str, Any]]:
         event = event_of(record)
     except Undecodable:
         return "record.unknown", {**fields, "type": record.type}
-    for field in event.__struct_fields__:  # those that its JSON leaves out, too
-        fields[field] = msgspec.to_builtins(getattr(event, field))
+    fields.update(_plain(event))
     return NAMES[record.type], fields
+
+
+def fields_of(kind: str, body: bytes | str) -> dict[str, Any]:
+    """The fields of a record by its type and JSON, with those that have a default."""
+    found: dict[str, Any] = msgspec.json.decode(
+        msgspec.json.encode(_plain(_KINDS[kind].decode(body)))
+    )
+    return found
+
+
+def _plain(event: events.Event) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(event)
+    for field, value in fields.items():
+        if type(value) not in _PLAIN:
+            fields[field] = msgspec.to_builtins(value)
+    return fields
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_KINDS = {kind.__name__: msgspec.json.Decoder(kind) for kind in events.EVENTS}

@@ -66,7 +66,7 @@ class _Idle:
         self.name = name
         self.step = step
 
-    def wake(self) -> None:
+    def wake(self, within: float = 0.0) -> None:
         """Nothing runs by itself."""
 
     def stop(self, timeout: float) -> None:

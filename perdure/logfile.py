@@ -7,7 +7,8 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ __all__ = ["FileSink"]
 LOGGER = logging.getLogger("perdure")
 ROTATE_AT = 16 * 1024 * 1024  # bytes
 KEPT = 5  # rotated files beside the current one
+LINES_AT_ONCE = 256  # of one write
 WAITING = 10_000  # lines held while the disk takes none
 TEXT_LIMIT = 8_192  # characters of one field
 BLOCK = 65_536  # bytes read at a time, from the end
@@ -57,7 +59,10 @@ class FileSink:
         return [part for part in [*older, path] if part.exists()]
 
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
-        line = encode(event, fields)
+        self.write_all([(event, fields)])
+
+    def write_all(self, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        lines = [encode(event, fields) for event, fields in entries]
         with self._lock:
             if self._stopped:
                 return
@@ -65,7 +70,7 @@ class FileSink:
                 self._stopped = True
                 LOGGER.error("log.stopped %s", self._path)
                 return
-            self._waiting.append(line)
+            self._waiting.extend(lines)
             with contextlib.suppress(OSError):
                 self._drain()
 
@@ -95,17 +100,23 @@ class FileSink:
 
     def _drain(self) -> None:
         while self._waiting:
-            line = self._waiting[0]
-            full = self._size + len(line) > self._rotate_at
+            first = len(self._waiting[0])
+            full = self._size + first > self._rotate_at
             if full and self._size and not self._inside:
                 self._rotate()
-            written = os.write(self._fd, line)
+            lines, room = 1, self._rotate_at - self._size - first
+            for line in islice(self._waiting, 1, LINES_AT_ONCE):
+                room -= len(line)
+                if room < 0:
+                    break
+                lines += 1
+            written = os.write(self._fd, b"".join(islice(self._waiting, lines)))
             self._size += written
-            self._inside = written < len(line)
+            while written and written >= len(self._waiting[0]):
+                written -= len(self._waiting.popleft())
+            self._inside = written > 0
             if self._inside:  # the rest goes first next time
-                self._waiting[0] = line[written:]
-            else:
-                self._waiting.popleft()
+                self._waiting[0] = self._waiting[0][written:]
 
     def _rotate(self) -> None:
         for number in range(KEPT, 0, -1):
@@ -124,7 +135,10 @@ def part_of(path: Path, number: int) -> Path:
 
 def encode(event: str, fields: Mapping[str, Any]) -> bytes:
     """Return the line of an event; long texts are cut to `TEXT_LIMIT` characters."""
-    entry = {"event": event} | {name: bounded(value) for name, value in fields.items()}
+    entry = {"event": event, **fields}
+    for name, value in fields.items():
+        if type(value) is str and len(value) > TEXT_LIMIT:
+            entry[name] = bounded(value)
     try:
         return msgspec.json.encode(entry, enc_hook=str) + b"\n"
     except Exception:  # a lone surrogate, an object without a text: never our crash

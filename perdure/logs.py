@@ -10,7 +10,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -107,6 +107,9 @@ class Sink(Protocol):
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
         """Take one event; what cannot be written now is not lost for a file."""
 
+    def write_all(self, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Take events in order, as `write` takes each."""
+
     def last_seq(self) -> int | None:
         """Return the `seq` of the newest record in a log that is continued.
 
@@ -158,6 +161,10 @@ class LoggerSink:
         # get through to it.
         with contextlib.suppress(BaseException):
             self._logger.log(level(event, fields), event, **fields)
+
+    def write_all(self, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        for event, fields in entries:
+            self.write(event, fields)
 
     def last_seq(self) -> int | None:
         return None

@@ -52,9 +52,10 @@ from .submission import (
     retention_of,
 )
 from .submitting import Submitting
-from .supervision.dispatch import Dispatcher, PoolDispatcher
+from .supervision.dispatch import Dispatcher
 from .supervision.faults import hit
 from .supervision.lifecycle import ActorStopped
+from .supervision.pool import PoolDispatcher
 from .supervision.supervisor import Supervisor
 from .supervision.system import System
 from .telling import Notices, Teller

@@ -112,9 +112,7 @@ class Teller:
                 self._notice(record)
 
     def _write(self, records: Sequence[Record]) -> None:
-        for record in records:
-            name, fields = line_of(record)
-            self._sink.write(name, fields)
+        self._sink.write_all([line_of(record) for record in records])
 
     def _notice(self, record: Record) -> None:
         name, fields = line_of(record)

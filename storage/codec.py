@@ -64,18 +64,28 @@ class Codec:
             Rejected: the class is not registered, or a value has no JSON of its own;
                 the message names the path of the field.
         """
+        name, version, body, _ = self.settle(event)
+        return name, version, body
+
+    def settle(self, event: msgspec.Struct) -> tuple[str, int, bytes, msgspec.Struct]:
+        """Encode an event; return also the event that its JSON will be read as.
+
+        Raises what `encode` raises.
+        """
         name = self._names.get(type(event))
         if name is None:
             raise Rejected(
                 type(event).__name__, "its class is not registered with the codec"
             )
-        _refuse_unstorable(event, name)
         try:
             body = self._encoder.encode(event)
-            self._decoders[name].decode(body)
+            read = self._decoders[name].decode(body)
         except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
+            _refuse_unstorable(event, name)  # names the field, where it can
             raise Rejected(name, str(error)) from error
-        return name, self._versions[name], body
+        if read != event:  # a sequence of another type, or what has no JSON form
+            _refuse_unstorable(event, name)
+        return name, self._versions[name], body, read
 
     def decode(self, record: Record) -> msgspec.Struct:
         """Return the event that a record holds, upgraded to today's version.

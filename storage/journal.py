@@ -12,7 +12,7 @@ import msgspec
 
 from .appends import Changes, admit, measure
 from .backend import Backend
-from .background import Background, Step
+from .background import Background, Step, daemon_timer, no_hit
 from .base_reader import Reader
 from .erasure import Erasure
 from .errors import Fenced, Rejected, StorageError, StoreFailed
@@ -28,6 +28,7 @@ __all__ = ["MAX_BODY", "Health", "Journal"]
 MAX_BODY = 1024 * 1024  # bytes of one record or row
 MAX_SNAPSHOT = 16 * 1024 * 1024  # bytes
 CLOSE_TIMEOUT = 5.0  # seconds
+LINGER = 0.005  # seconds until what nobody waits for is flushed
 
 T = TypeVar("T")
 State: TypeAlias = Literal["open", "closing", "failed", "closed"]
@@ -75,7 +76,7 @@ class Journal:
     ) -> None:
         self._backend = backend
         self._time = time
-        self._hit = hit or _no_hit
+        self._hit = hit or no_hit
         self._max_body = max_body
         self._pid = os.getpid()
         self._lock = threading.Lock()  # the order of the log, and all that waits
@@ -98,7 +99,7 @@ class Journal:
         except BaseException:
             backend.abandon()
             raise
-        later = call_later or _timer
+        later = call_later or daemon_timer
         self._watch = InboxWatch(backend, later, self._writer_thread.wake)
         self._writer = Writer(
             backend=backend,
@@ -113,10 +114,11 @@ class Journal:
     def append(self, changes: Changes, erasure: Erasure | None = None) -> list[Record]:
         """Take the next places in the log for these drafts, all of them or none.
 
-        The records are not durable yet: see `when_durable`. One call is never split
-        over two transactions, nor left out in part. An `erasure` is done with it, just
-        before; when the records are durable, the bytes of what it took out are gone,
-        or go when a reader that still sees them ends.
+        The records are not durable yet: `when_durable` has them flushed at once, and
+        what nobody waits for is flushed within some milliseconds. One call is never
+        split over two transactions, nor left out in part. An `erasure` is done with it,
+        just before; when the records are durable, the bytes of what it took out are
+        gone, or go when a reader that still sees them ends.
 
         Raises:
             Rejected: too big, or not the stream's next version; surely not written.
@@ -148,7 +150,7 @@ class Journal:
                 self.when_durable(entry.records[-1].seq, erased)
             self._hit("journal.append.after", subject)
         finally:
-            self._writer_thread.wake()
+            self._writer_thread.wake(within=LINGER)
         return list(entry.records)
 
     def acquire(self, stream: str, epoch: int) -> Lease:
@@ -203,16 +205,22 @@ class Journal:
         """The number of records that are not durable yet."""
         return self._pending.backlog
 
-    def when_durable(self, seq: int, callback: Callable[[], object]) -> None:
+    def when_durable(
+        self, seq: int, callback: Callable[[], object], *, hurry: bool = True
+    ) -> None:
         """Call `callback` once `seq` is flushed: on the writer's thread, or at once.
 
-        It is never called where the record was left out or the journal fails first.
+        It is flushed for that, unless `hurry` is False: then it is heard of with the
+        next flush. It is never called where the record was left out or the journal
+        fails first.
         """
         with self._lock:
             dead = self._state in ("failed", "closed")
-            if dead or self._pending.wait_for(seq, callback):
-                return
-        callback()
+            waits = dead or self._pending.wait_for(seq, callback)
+        if not waits:
+            callback()
+        elif hurry:
+            self._writer_thread.wake()
 
     def on_flushed(self, listener: Callable[[Sequence[Record]], None]) -> None:
         """Hear every record once, in the order of the log, after its flush.
@@ -253,8 +261,7 @@ class Journal:
             self._refuse_unless_open()
             self._pending.add_read(run, done)
             due = self._pending.read_due
-        if due:
-            self._reader_thread.wake()
+        (self._reader_thread if due else self._writer_thread).wake()
 
     def snapshot(self, snapshot: Snapshot) -> None:
         """Queue a snapshot; it is written after the records that it covers.
@@ -273,7 +280,7 @@ class Journal:
             self._pending.keep_snapshot(
                 msgspec.structs.replace(snapshot, at=float(self._time()))
             )
-        self._writer_thread.wake()
+        self._writer_thread.wake(within=LINGER)
 
     def health(self) -> Health:
         """Say in one value whether the journal moves."""
@@ -409,12 +416,3 @@ class Journal:
         for read in reads:
             self._listeners.each([read.done], error)
         self._listeners.each(callbacks, error)
-
-
-def _no_hit(point: str, subject: str) -> None: ...
-
-
-def _timer(delay: float, callback: Callable[[], None]) -> None:
-    timer = threading.Timer(delay, callback)
-    timer.daemon = True
-    timer.start()

@@ -2,7 +2,7 @@
 
 `events` is the view for people and other tools: stream and type by name, the body as
 text. Bodies, rows and blobs are stored once; everything else about a record is small
-integers, since a long task writes many.
+integers, since a long task writes many; the codec that nearly all have is none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ LAYOUT = 1  # the header's user_version
 
 EVENT_COLUMNS = (
     # A damaged body may have turned into text: its checksum shall say so.
-    "r.seq, s.name, r.version, t.name, r.schema_version, r.codec, r.at, r.epoch,"
+    "r.seq, s.name, r.version, t.name, r.schema_version, coalesce(r.codec, 'json'),"
+    " r.at, r.epoch,"
     " r.incarnation, CAST(r.body AS BLOB), r.checksum"
 )
 
@@ -41,7 +42,7 @@ CREATE TABLE records (
     version INTEGER NOT NULL,
     type_id INTEGER NOT NULL,
     schema_version INTEGER NOT NULL,
-    codec TEXT NOT NULL,
+    codec TEXT,
     at REAL NOT NULL,
     epoch INTEGER NOT NULL,
     incarnation INTEGER NOT NULL,
@@ -91,7 +92,7 @@ SELECT
     r.version AS version,
     t.name AS type,
     r.schema_version AS schema_version,
-    r.codec AS codec,
+    coalesce(r.codec, 'json') AS codec,
     r.at AS at,
     r.epoch AS epoch,
     r.incarnation AS incarnation,

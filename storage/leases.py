@@ -183,5 +183,8 @@ class Leases:
         return self._lookup(family).epoch if epoch is None else epoch
 
     def _family_epoch(self, state: StreamState) -> int:
-        epochs = self._epochs
-        return max(epochs.get(family, 0) for family in state.families)
+        newest = 0
+        for family in state.families:
+            epoch = self._epochs.get(family, 0)
+            newest = max(newest, epoch)
+        return newest

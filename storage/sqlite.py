@@ -19,7 +19,7 @@ from .backend import Batch, HeldUp, Opening, Warn
 from .base_reader import Reader
 from .errors import CannotOpen, Fenced, StoreFailed, StoreTrouble
 from .posix import OwnerLock, forget_cached
-from .records import Snapshot, snapshot_checksum
+from .records import JSON_CODEC, Snapshot, snapshot_checksum
 from .sqlite_erase import erase, finish, is_scrub_due, rebuild
 from .sqlite_file import (
     BUSY_TIMEOUT,
@@ -161,7 +161,7 @@ class SqliteBackend:
                         r.version,
                         self._id("types", r.type),
                         r.schema_version,
-                        r.codec,
+                        None if r.codec == JSON_CODEC else r.codec,
                         r.at,
                         r.epoch,
                         r.incarnation,

@@ -6,7 +6,7 @@ from .actor import Actor
 from .address import Address
 from .backoff import Backoff
 from .clock import Clock, SystemClock, VirtualClock
-from .dispatch import Background, Dispatcher, PoolDispatcher, Timer
+from .dispatch import Background, Dispatcher, Timer
 from .events import EVENTS
 from .lifecycle import (
     NORMAL,
@@ -22,6 +22,7 @@ from .lifecycle import (
     Started,
     Up,
 )
+from .pool import PoolDispatcher
 from .promise import Promise
 from .protocol import (
     ChildFailed,

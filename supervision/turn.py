@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .cell import Cell
-    from .dispatch import PoolDispatcher
+    from .pool import PoolDispatcher
 
 __all__ = ["current", "refuse_in_turn"]
 

@@ -230,8 +230,8 @@ class Admission(Durable[QueueState]):
                 self.requests.up(name)
                 if name.startswith("task/"):
                     self.activation.up(name, incarnation)
-            case Overdue(key=key):
-                self.requests.overdue(key)
+            case Overdue():
+                self.requests.overdue()
             case Found():
                 self.hear(message)
         self._admit()

@@ -44,7 +44,7 @@ from .account import (
     refusal,
     unpriced,
 )
-from .estimates import Samples, fitted, lessons, merged
+from .estimates import Samples, about, fitted, lessons, merged
 from .share import portion
 
 __all__ = ["Account"]
@@ -108,8 +108,8 @@ class Account(Durable[AccountState]):
                 self._closed()
             case Up(name=name):
                 self.requests.up(name)
-            case Overdue(key=key):
-                self.requests.overdue(key)
+            case Overdue():
+                self.requests.overdue()
             case Down():
                 pass
 
@@ -173,7 +173,7 @@ class Account(Durable[AccountState]):
 
     def _estimate(self, message: Reserve) -> Amounts:
         return fitted(
-            merged(self._known, self._learned),
+            about(message.name, self._known, self._learned),
             message.name,
             message.amounts,
             message.price,

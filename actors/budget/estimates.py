@@ -34,6 +34,14 @@ def merged(samples: Samples, more: Mapping[str, tuple[int, ...]]) -> Samples:
     return {name: found[name] for name in list(found)[-NAMES:]}
 
 
+def about(name: str, samples: Samples, more: Samples) -> Samples:
+    """What both hold of one name, as `merged` would have it."""
+    return {
+        one: (*samples.get(one, ()), *more.get(one, ()))[-KEPT:]
+        for one in (name, f"input:{name}")
+    }
+
+
 def usual(samples: Samples, name: str) -> int | None:
     """The 90th percentile by nearest rank, or None where too little is known."""
     values = sorted(samples.get(name, ()))
@@ -79,9 +87,7 @@ def fitted(
 
 def lessons(name: str, asked: Amounts, used: Amounts, *, reported: bool) -> Samples:
     """What a call that came back teaches; `asked` is its estimate as it was made."""
-    found: Samples = {}
-    if "milliseconds" in used:
-        found[name] = (used["milliseconds"],)
+    found: Samples = {name: (used.get("milliseconds", 0),)}
     estimate = asked.get("input_tokens", 0)
     if reported and estimate and used.get("input_tokens"):
         scale = -(-used["input_tokens"] * THOUSAND // estimate)

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -73,18 +74,21 @@ WRITTEN = {  # an event more than doubles with the long names
     "tool": "n",
     "status": "e",
 }
-_FLEETING = tuple(  # ASCII: a word of Chinese may stand right before a figure
-    re.compile(pattern, re.ASCII)
-    for pattern in (
-        r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?",
-        r"\b\d\d:\d\d:\d\d([.,]\d+)?\b",
-        r"\b[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b",
-        r"\b0x[0-9a-fA-F]+\b",
-        r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{16,64}\b",
-        r"\b1[5-9]\d{8}(\d{3})?(\.\d+)?\b",  # seconds, milliseconds since 1970
-        r"(?<![\w.])\d+(\.\d+)?\s?(ns|µs|us|ms|secs?|seconds|s|毫秒|秒)(?!\w)",
+# Each with a mark that such a text must have; those without one begin with a digit.
+# ASCII: a word of Chinese may stand right before a figure.
+_FLEETING = tuple(
+    (mark, re.compile(pattern, re.ASCII))
+    for mark, pattern in (
+        (":", r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?"),
+        (":", r"\b\d\d:\d\d:\d\d([.,]\d+)?\b"),
+        ("-", r"\b[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"),
+        ("0x", r"\b0x[0-9a-fA-F]+\b"),
+        ("", r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{16,64}\b"),
+        ("", r"\b1[5-9]\d{8}(\d{3})?(\.\d+)?\b"),  # (milli)seconds since 1970
+        ("", r"(?<![\w.])\d+(\.\d+)?\s?(ns|µs|us|ms|secs?|seconds|s|毫秒|秒)(?!\w)"),
     )
 )
+_DIGIT = re.compile(r"[0-9]")
 _RUNS = (
     (re.compile(r"\d+"), "9"),
     (re.compile(r"[^\W\d_]+"), "a"),
@@ -163,10 +167,10 @@ def seen_of(
     trivial = not failed and len(told.strip()) <= LITTLE
     words = sorted(re.findall(r"\w+", canonical(values).casefold())) if trivial else ""
     return Seen(
-        action=action_of(tool, arguments, volatile=volatile, loop_key=loop_key),
+        action=_digest([tool, values]),
         result=_digest(told),
         shape="".join(
-            _digest(name)[:NAMED] + _digest(masked(values[name]))[:NAMED]
+            _short(name) + _short(masked(values[name]))
             for name in sorted(values)[:ARGUMENTS]
         ),
         flags=flags | (TRIVIAL if trivial else 0),
@@ -208,8 +212,10 @@ def action_of(
 
 def stable(text: str) -> str:
     """A tool's words without times, durations, addresses and ids."""
-    for pattern in _FLEETING:
-        text = pattern.sub("~", text)
+    digits = _DIGIT.search(text) is not None
+    for mark, pattern in _FLEETING:
+        if (mark in text) if mark else digits:
+            text = pattern.sub("~", text)
     return text
 
 
@@ -226,7 +232,7 @@ def masked(value: Any) -> str:
 def _values(
     arguments: str, volatile: Sequence[str], loop_key: Sequence[str]
 ) -> dict[str, Any]:
-    passing = {_plain(name) for name in volatile} | VOLATILE
+    passing = {_plain(name) for name in volatile} | VOLATILE if volatile else VOLATILE
     try:
         found = msgspec.json.decode(arguments or "{}")
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -254,6 +260,11 @@ def _kind(told: str) -> str:
     if not colon or not re.fullmatch(r"[A-Za-z_][\w.]*", head):
         head = re.sub(r"\d+", "9", told)[:200]
     return _digest(head)[:NAMED]
+
+
+@lru_cache(maxsize=1024)
+def _short(name: str) -> str:
+    return _digest(name)[:NAMED]
 
 
 def _digest(value: Any) -> str:

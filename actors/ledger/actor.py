@@ -146,8 +146,8 @@ class Ledger(Durable[LedgerState]):
                 self.resolver.again(op, attempt)
             case Up(name=name):
                 self.requests.up(name)
-            case Overdue(key=key):
-                self.requests.overdue(key)
+            case Overdue():
+                self.requests.overdue()
             case Found():
                 self.hear(message)
             case Down():
@@ -188,7 +188,7 @@ class Ledger(Durable[LedgerState]):
         seq = self.append(*events, blobs=blobs)
         hit("effect.recorded", entry.name)
         key, executor = self.work_key(op, attempt), self.house.executor
-        self.when_durable(seq, lambda: executor.forget(key))
+        self.when_durable(seq, lambda: executor.forget(key), hurry=False)
         wanted = self.wanted.get(op)
         checkpoint = "nodes" if wanted is None else wanted.checkpoint
         if checkpoint == "every":

@@ -24,7 +24,6 @@ from .entry import (
     failed,
     failures,
     find_same,
-    request_id,
 )
 from .giving import give
 from .work import model_work, tool_work
@@ -242,7 +241,6 @@ class Door:
             name=wanted.name,
             effect=effect,
             key=key,
-            request_id=request_id(key),
             arguments=arguments,
             not_after=not_after,
             call_id=wanted.call_id,

@@ -42,7 +42,6 @@ __all__ = [
     "find_same",
     "in_order",
     "leaving",
-    "request_id",
 ]
 
 CALLS_KEPT = 64  # failed calls of the task whose failures are counted over its steps
@@ -61,7 +60,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     effect: Literal["read", "idempotent", "once"]
     key: str
-    request_id: str
     arguments: str
     not_after: float
     call_id: str = ""
@@ -85,6 +83,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     cut_off: bool = False  # by a crash, not by its own deadline
     who: str = ""  # gave its result, where a person did
     retry_at: float = 0.0  # second before which its service asked to be left alone
+
+    @property
+    def request_id(self) -> str:
+        """The idempotency key that was passed through to the outside (B38)."""
+        return f"perdure-{self.key}"
 
     @property
     def open(self) -> bool:
@@ -153,10 +156,11 @@ def failures(state: LedgerState, step: str, tool: str, arguments: str, op: int) 
     said that it did not happen may be made again.
     """
     return sum(
-        entry.op >= op
+        _counts(entry)
+        and entry.op >= op
         and (entry.step, entry.name, entry.arguments) == (step, tool, arguments)
-        and _counts(entry)
         for entry in state.entries.values()
+        if entry.status == "failed"
     )
 
 
@@ -165,6 +169,8 @@ def failed(state: LedgerState, tool: str, arguments: str, op: int) -> int:
 
     Counted are operations from `op` on, in whatever step, as `failures` counts them.
     """
+    if not state.failed:
+        return 0
     return sum(one >= op for one in state.failed.get(call_name(tool, arguments), ()))
 
 
@@ -179,11 +185,6 @@ def call_name(tool: str, arguments: str) -> str:
     """
     text = canonical([tool, arguments])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def request_id(key: str) -> str:
-    """The idempotency key that is passed through to the outside (B38)."""
-    return f"perdure-{key}"
 
 
 def approval_id(task: str, op: int, tool: str, arguments: str, earlier: int = 0) -> str:
@@ -204,10 +205,10 @@ def in_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 def find_same(state: LedgerState, key: str, op: int) -> Entry | None:
     """The newest other entry of the same effect, if the step holds one."""
-    found = [
-        entry for entry in state.entries.values() if entry.key == key and entry.op != op
-    ]
-    return found[-1] if found else None
+    for entry in reversed(state.entries.values()):
+        if entry.key == key and entry.op != op:
+            return entry
+    return None
 
 
 def apply(state: LedgerState, event: Event) -> LedgerState:
@@ -215,19 +216,18 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
     version = state.version + 1
     match event:
         case EffectRegistered():
-            fields = {
-                name: getattr(event, name)
-                for name in EffectRegistered.__struct_fields__
-                if name in Entry.__struct_fields__
-            }
-            entries = {**_kept(state, event), event.op: Entry(**fields)}
+            gone = _gone(state, event)
+            entries = dict(state.entries)
+            for one in gone:
+                del entries[one.op]
+            entries[event.op] = _begun(event)
             return LedgerState(
                 version=version,
                 step=event.step,
                 entries=entries,
                 failed=state.failed,
-                left=_left(state, event, entries),
-                over=_over(state, event),
+                left=_left(state, event, gone),
+                over=_over(state, event, gone),
             )
         case EffectRecorded():
             changed = _changed(
@@ -255,6 +255,28 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
     raise TypeError(f"{type(event).__name__} does not belong to a ledger")
 
 
+def _begun(event: EffectRegistered) -> Entry:
+    return Entry(
+        op=event.op,
+        attempt=event.attempt,
+        step=event.step,
+        kind=event.kind,
+        name=event.name,
+        effect=event.effect,
+        key=event.key,
+        arguments=event.arguments,
+        not_after=event.not_after,
+        call_id=event.call_id,
+        parent=event.parent,
+        reused=event.reused,
+        approval=event.approval,
+        edited=event.edited,
+        named=event.named,
+        model=event.model,
+        undoes=event.undoes,
+    )
+
+
 def _changed(
     state: LedgerState, version: int, op: int, **fields: object
 ) -> LedgerState:
@@ -267,6 +289,8 @@ def _changed(
 def _remembered(state: LedgerState, entry: Entry) -> LedgerState:
     """Count a failure of a call; one that went well starts its count anew."""
     if entry.kind != "tool" or entry.undoes is not None:
+        return state
+    if not state.failed and entry.status == "completed":
         return state
     key = call_name(entry.name, entry.arguments)
     before = state.failed.get(key, ())
@@ -283,16 +307,16 @@ def _remembered(state: LedgerState, entry: Entry) -> LedgerState:
     return msgspec.structs.replace(state, failed=others)
 
 
-def _kept(state: LedgerState, event: EffectRegistered) -> dict[int, Entry]:
-    if event.step != state.step:
-        half = {*event.holds, event.step}
-        return {
-            op: one
-            for op, one in state.entries.items()
-            if not _passed(one) or (one.step in half and one.effect != "read")
-        }
-    gone = {entry.op for entry in leaving(state, event)}
-    return {op: entry for op, entry in state.entries.items() if op not in gone}
+def _gone(state: LedgerState, event: EffectRegistered) -> list[Entry]:
+    """What leaves the state as an operation of this step is begun."""
+    if event.step == state.step:
+        return leaving(state, event)
+    half = {*event.holds, event.step}
+    return [
+        one
+        for one in state.entries.values()
+        if _passed(one) and not (one.step in half and one.effect != "read")
+    ]
 
 
 def leaving(state: LedgerState, event: EffectRegistered) -> list[Entry]:
@@ -302,34 +326,29 @@ def leaving(state: LedgerState, event: EffectRegistered) -> list[Entry]:
     """
     if event.step != state.step or event.op in state.entries:
         return []
+    surplus = len(state.entries) - KEPT + 1
+    if surplus <= 0:
+        return []
     passed = (entry for entry in state.entries.values() if _passed(entry))
-    return list(islice(passed, max(0, len(state.entries) - KEPT + 1)))
+    return list(islice(passed, surplus))
 
 
-def _over(state: LedgerState, event: EffectRegistered) -> bool:
+def _over(state: LedgerState, event: EffectRegistered, gone: list[Entry]) -> bool:
     """Whether effects of the running step have left the state."""
     if event.step != state.step:
         return False
-    gone = leaving(state, event)
     return state.over or any(one.effect != "read" for one in gone)
 
 
 def _left(
-    state: LedgerState, event: EffectRegistered, kept: dict[int, Entry]
+    state: LedgerState, event: EffectRegistered, gone: list[Entry]
 ) -> tuple[str, ...]:
     """The steps whose effects are not all in the state, or rows of the running one."""
-    if len(kept) > len(state.entries) and not state.over:  # with the new one
-        return state.left
-    gone = [
-        one.step
-        for op, one in state.entries.items()
-        if op not in kept and one.effect != "read" and one.undoes is None
-    ]
+    steps = [one.step for one in gone if one.effect != "read" and one.undoes is None]
     if state.over:
-        gone.append(state.step)
-    return tuple(
-        dict.fromkeys([*state.left, *(step for step in gone if step != event.step)])
-    )
+        steps.append(state.step)
+    new = [one for one in dict.fromkeys(steps) if one != event.step]
+    return tuple(dict.fromkeys([*state.left, *new])) if new else state.left
 
 
 def _passed(entry: Entry) -> bool:

@@ -165,25 +165,27 @@ def _named(state: LedgerState, events: Sequence[Event]) -> Iterator[Row]:
 def _undos(
     task: str, state: LedgerState, events: Sequence[Event], agent: Agent
 ) -> Iterator[Row]:
-    for event in events:
-        state = apply(state, event)
+    made: dict[int, EffectRegistered] = {}
+    for place, event in enumerate(events, state.version + 1):
+        if isinstance(event, EffectRegistered):
+            made[event.op] = event
         if not isinstance(event, EffectRecorded) or event.status != "completed":
             continue
-        entry = state.entries[event.op]
-        if entry.undoes is not None:
-            yield Row(space=UNDOS, key=_undo_key(task, entry.undoes.place), value=None)
+        begun = made.get(event.op) or state.entries[event.op]
+        if begun.undoes is not None:
+            yield Row(space=UNDOS, key=_undo_key(task, begun.undoes.place), value=None)
             continue
-        tool = agent.tools.get(entry.name)
+        tool = agent.tools.get(begun.name)
         if tool is None or tool.undo is None or event.by == "record":
             continue
         row = UndoRow(
-            op=entry.op,
-            place=state.version,
-            attempt=entry.attempt,
-            tool=entry.name,
-            arguments=entry.arguments,
-            request_id=entry.request_id,
-            result=entry.result,
+            op=begun.op,
+            place=place,
+            attempt=begun.attempt,
+            tool=begun.name,
+            arguments=begun.arguments,
+            request_id=begun.request_id,
+            result=event.result,
         )
         key, value = _undo_key(task, row.place), msgspec.json.encode(row)
         yield Row(space=UNDOS, key=key, value=value)

@@ -261,7 +261,8 @@ def used(
     price: Price | None = None,
 ) -> Amounts:
     """The amounts of one attempt that ran."""
-    spent: Amounts = {"milliseconds": round(seconds * 1000)}
+    milliseconds = round(seconds * 1000)
+    spent: Amounts = {"milliseconds": milliseconds} if milliseconds else {}
     if kind == "tool":
         return {**spent, "tool_calls": 1, f"tool:{name}": 1}
     if usage is None:

@@ -202,8 +202,8 @@ class Task(Durable[TaskState]):
                 if name == ADMISSION:
                     self.subtasks.admission_is_up()
                     self.wake.told = min(self.wake.told, self.state.recoveries - 1)
-            case Overdue(key=key):
-                self.requests.overdue(key)
+            case Overdue():
+                self.requests.overdue()
             case Found():
                 self.hear(message)
             case Down():

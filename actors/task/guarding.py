@@ -55,6 +55,8 @@ class Guarding:
         action, state = op.action, self._task.state
         if not isinstance(action, CallTool) or op.undoes or op.doubt or op.gate:
             return ""
+        if not state.tried and state.guard.stage not in ("block", "stop"):
+            return ""
         name = self._action(action)
         if why := blocked(state.guard, op.op, name):
             return why

@@ -131,7 +131,7 @@ class Policies:
                 op=first + place,
                 step=step,
                 action=action,
-                why=whys[place] or chosen.why or "the policy decided it",
+                why=whys[place] or chosen.why,
                 learned=learned,
                 memo=chosen.memo if place == 0 else None,
             )
@@ -178,7 +178,8 @@ class Policies:
     def _learned(self) -> str:
         exchange = self._task.state.choice.exchange
         last = [one for op, one in sorted(self._ended.items()) if op >= exchange > 0]
-        said = "; ".join(f"{one.tool}: {one.error or one.status}" for one in last)
+        failed = [one for one in last if one.status != "completed"]
+        said = "; ".join(f"{one.tool}: {one.error or one.status}" for one in failed)
         return said[:LEARNED]
 
 
@@ -197,7 +198,7 @@ def view_of(task: str, state: TaskState, calls: Sequence[_Call]) -> PolicyView:
         )
         for one in state.steps
     )
-    ended = [(one.op, _done(one)) for one in calls]
+    ended = _done(calls)
     people = [one for _, one in sorted(state.steering.items())]
     said = [f"{one.by} says: {one.text}" for one in people]
     return PolicyView(
@@ -212,24 +213,44 @@ def view_of(task: str, state: TaskState, calls: Sequence[_Call]) -> PolicyView:
             for one in state.steps
             if one.status == "completed"
         },
-        last=tuple(done for op, done in ended if op >= choice.exchange > 0),
-        recent=tuple(done for _, done in ended[-RECENT:]),
+        last=tuple(
+            [
+                done
+                for call, done in zip(calls, ended, strict=True)
+                if call.op >= choice.exchange > 0
+            ]
+        ),
+        recent=tuple(ended[-RECENT:]),
         count=choice.finished,
         notes=(*state.notes, *said),
         memo=msgspec.json.decode(choice.memo),
     )
 
 
-def _done(call: _Call) -> Done:
+def _done(calls: Sequence[_Call]) -> list[Done]:
+    return [
+        Done(
+            tool=call.tool,
+            arguments=arguments,
+            status=call.status,
+            result=call.result,
+            error=call.error,
+            by=call.by,
+        )
+        for call, arguments in zip(calls, _arguments(calls), strict=True)
+    ]
+
+
+def _arguments(calls: Sequence[_Call]) -> list[dict[str, Any]]:
     try:
-        arguments = msgspec.json.decode(call.arguments)
+        text = f"[{','.join([call.arguments for call in calls])}]"
+        return msgspec.json.decode(text, type=list[dict[str, Any]])
     except msgspec.DecodeError:  # a person's word in place of the policy's
-        arguments = {}
-    return Done(
-        tool=call.tool,
-        arguments=arguments if isinstance(arguments, dict) else {},
-        status=call.status,
-        result=call.result,
-        error=call.error,
-        by=call.by,
-    )
+        return [_own_arguments(call) for call in calls]
+
+
+def _own_arguments(call: _Call) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(call.arguments, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}

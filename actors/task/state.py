@@ -164,7 +164,10 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def step(self) -> StepRecord | None:
         """The running step, if one runs."""
-        return next((step for step in self.steps if step.status == "running"), None)
+        for step in self.steps:
+            if step.status == "running":
+                return step
+        return None
 
     @property
     def task(self) -> TaskSubmitted:

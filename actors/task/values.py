@@ -12,7 +12,7 @@ from ..plan.standing import output_step
 if TYPE_CHECKING:
     from .state import TaskState
 
-__all__ = ["is_portable", "json_part", "output_of", "parsed"]
+__all__ = ["is_portable", "is_storable", "json_part", "output_of", "parsed"]
 
 DEEPEST = 64  # levels of nesting; the interpreter's own limit is no limit of ours
 
@@ -40,6 +40,14 @@ def is_portable(text: str) -> bool:
     except (msgspec.DecodeError, RecursionError, ValueError):
         return False
     return _is_flat(value)
+
+
+def is_storable(text: str) -> bool:
+    """Tell whether text that canonical JSON made can be read back."""
+    try:
+        return _is_flat(msgspec.json.decode(text))
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return False
 
 
 def json_part(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import structlog
 from serving import Operation, serve
 
 from perdure import (
@@ -20,14 +21,23 @@ from perdure import (
 )
 
 WAIT = 600  # seconds
+CRITICAL = 50  # nothing that is logged is as bad
+
+_SILENT = structlog.wrap_logger(
+    structlog.PrintLogger(),
+    wrapper_class=structlog.make_filtering_bound_logger(CRITICAL),
+)
 
 
 class OnPerdure:
     """A runtime, given tasks."""
 
-    def __init__(self, options: dict[str, Any], operation: Operation) -> None:
+    def __init__(
+        self, options: dict[str, Any], operation: Operation, *, log: bool = True
+    ) -> None:
         self._store = options["store"]
-        self._log = Path(options["folder"]) / "perdure.log"
+        # Without a file its lines go nowhere: nobody listens to that logger.
+        self._log = Path(options["folder"]) / "perdure.log" if log else _SILENT
 
         def not_yet(_: Effect) -> DidNotHappen:
             return DidNotHappen()  # it dies before it begins

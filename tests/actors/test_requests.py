@@ -37,8 +37,8 @@ class Client(Actor):
                 counts.append(self.requests.open())
             case Up(name=name):
                 self.requests.up(name)
-            case Overdue(key=key):
-                self.requests.overdue(key)
+            case Overdue():
+                self.requests.overdue()
 
 
 class Pair:
@@ -107,12 +107,24 @@ def test_an_unanswered_request_is_sent_again_after_a_while(pair: Pair) -> None:
     assert pair.ask("open") == 1
 
 
-def test_answered_requests_leave_no_timers(pair: Pair) -> None:
+def test_all_requests_share_a_timer_that_is_not_set_again_for_none(pair: Pair) -> None:
     pair.serve()
     for key in range(3):
         pair.tell(("send", key, "please"))
-        pair.tell(("send", key, "please"))  # asked anew: one backstop, not two
-    assert len(pair.timers()) == 3
+    assert len(pair.timers()) == 1
     for key in range(3):
         pair.ask("answered", key)
+    pair.sim.run_for(BACKSTOP + 1)
     assert pair.timers() == []
+
+
+def test_a_later_request_has_its_own_time(pair: Pair) -> None:
+    pair.serve()
+    pair.tell(("send", "first", 1))
+    pair.sim.run_for(BACKSTOP / 2)
+    pair.tell(("send", "second", 2))
+    pair.ask("answered", "first")
+    pair.sim.run_for(BACKSTOP / 2 + 1)
+    assert pair.heard == [1, 2]
+    pair.sim.run_for(BACKSTOP / 2)
+    assert pair.heard == [1, 2, 2]

@@ -45,6 +45,16 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.timeout(160)
+def test_the_bench_of_steps_says_every_figure(figures: Any) -> None:
+    said = ran(BENCH / "steps.py", "--short", *SMALL)
+    for figure in figures.FIGURES["steps"]:
+        assert figures.find(said, figure.path) > 0
+    low, high = said["ratio_hundred_tasks_range"]
+    assert low <= said["ratio_hundred_tasks"] <= high
+    assert said["flushes_per_op"] > 0.5
+
+
+@pytest.mark.timeout(160)
 def test_the_bench_on_postgresql_says_every_figure(postgres: str, figures: Any) -> None:
     server = postgres.partition("?")[0]
     said = ran(BENCH / "postgres.py", "--short", "--url", server, *SMALL)

@@ -72,7 +72,6 @@ class Ledgers(Store):
             name=one["name"] if tool else "model",
             effect="read",
             key="k",
-            request_id="r",
             arguments="",
             not_after=0.0,
             model="" if tool else one["name"],

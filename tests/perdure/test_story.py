@@ -12,10 +12,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from perdure.demo.parent import Job, kills_by_seed
+from perdure.events import fields_of
 from perdure.logs import check, read_log
 from perdure.supervision.lifecycle import Crash
 from tests.actors.world import World
@@ -82,7 +82,7 @@ def rows(store: Path) -> Iterator[tuple[int, str, str, float, int, dict[str, Any
         for seq, stream, kind, at, epoch, body in database.execute(
             "SELECT seq, stream, type, at, epoch, body FROM events ORDER BY seq"
         ):
-            yield seq, stream, kind, at, epoch, msgspec.json.decode(body)
+            yield seq, stream, kind, at, epoch, fields_of(kind, body)
 
 
 def task_in(stream: str) -> str:

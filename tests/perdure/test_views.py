@@ -351,7 +351,6 @@ def _registered(op: int = 2, attempt: int = 1, **more: Any) -> Event:
         name="send",
         effect="once",
         key="k",
-        request_id="perdure-k",
         not_after=9.0,
         **fields,
     )

@@ -133,7 +133,7 @@ def check_effects(
             or made.get("reused")
         ):
             continue
-        request = made["request_id"]
+        request = f"perdure-{made['key']}"
         status[request] = body["status"]
         if made["effect"] == "once":
             once.add(request)

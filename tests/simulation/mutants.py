@@ -21,7 +21,7 @@ from perdure.actors.budget.actor import Account
 from perdure.actors.budget.pool import Pool
 from perdure.actors.context import build as context_build
 from perdure.actors.durable import Durable
-from perdure.actors.events import Granted, TaskPassivated
+from perdure.actors.events import EffectRegistered, Granted, TaskPassivated
 from perdure.actors.executor.executor import Executor, Outcome, Work
 from perdure.actors.ledger.door import Door
 from perdure.actors.ledger.resolve import Resolver
@@ -307,14 +307,11 @@ def believe_an_absence_at_once() -> Any:
 @mutant
 def a_new_key_for_each_attempt() -> Any:
     """The request id tells attempts apart, so that nobody outside can join them."""
-    registration = Door.registration
 
-    def fresh(door: Door, wanted: Any, *rest: Any, **named: Any) -> Any:
-        made = registration(door, wanted, *rest, **named)
-        request_id = f"{made.request_id}-{wanted.attempt}"
-        return msgspec.structs.replace(made, request_id=request_id)
+    def fresh(made: EffectRegistered) -> str:
+        return f"perdure-{made.key}-{made.attempt}"
 
-    return patch.object(Door, "registration", fresh)
+    return patch.object(EffectRegistered, "request_id", property(fresh))
 
 
 @mutant

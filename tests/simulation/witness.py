@@ -1,4 +1,4 @@
-"""Reads the disk beside the runtime: JSON by hand, no decoding or folding of ours."""
+"""Reads the disk beside the runtime: no folding of ours, defaults filled in."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from perdure.events import fields_of
 from perdure.storage.memory import MemoryStore
 
 __all__ = ["Entry", "Witness"]
@@ -19,7 +20,7 @@ class Entry:
     def __init__(self, record: Any) -> None:
         self.record = record
         self.type: str = record.type
-        self.body: dict[str, Any] = json.loads(record.body)
+        self.body: dict[str, Any] = fields_of(record.type, record.body)
         parts = record.stream.split("/")
         self.task = parts[1] if parts[0] == "task" else self.body.get("task", "")
 
@@ -106,7 +107,7 @@ class Witness:
             case "EffectRegistered":
                 self._registered[entry.task, body["op"]] = body
                 if body["kind"] == "tool" and body.get("reused") is None:
-                    request = body["request_id"]
+                    request = f"perdure-{body['key']}"
                     self._requests[request] = entry.task
                     self._cited.setdefault(request, set()).add(body.get("approval", ""))
             case "EffectRecorded" if (

@@ -19,7 +19,7 @@ from unittest import mock
 from perdure.supervision import PoolDispatcher, Promise, VirtualClock
 from perdure.supervision import address as address_module
 from perdure.supervision import cell as cell_module
-from perdure.supervision import dispatch as dispatch_module
+from perdure.supervision import pool as pool_module
 from perdure.supervision import system as system_module
 from perdure.supervision.cell import Cell
 
@@ -353,7 +353,7 @@ def instrumented() -> Any:
         mock.patch.object(cell_module, "threading", fake),
         mock.patch.object(cell_module, "deque", WatchedDeque),
         mock.patch.object(system_module, "threading", fake),
-        mock.patch.object(dispatch_module, "deque", WatchedDeque),
+        mock.patch.object(pool_module, "deque", WatchedDeque),
         mock.patch.object(address_module, "Promise", WatchedPromise),
     ):
         yield
@@ -374,7 +374,7 @@ class OnePool(PoolDispatcher):
         self._forked = False
         self._open = True
         self._busy = threading.Event()
-        self.workers = [dispatch_module._Worker(self, n) for n in range(threads)]
+        self.workers = [pool_module._Worker(self, n) for n in range(threads)]
         for worker in self.workers:
             worker.gate = WatchedLock()  # type: ignore[assignment]
             worker.gate._depth = 1  # type: ignore[attr-defined]

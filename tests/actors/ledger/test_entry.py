@@ -19,7 +19,6 @@ from perdure.actors.ledger.entry import (
     apply,
     effect_key,
     find_same,
-    request_id,
 )
 
 
@@ -43,7 +42,6 @@ def registered(op: int, effect: str = "read", **fields: Any) -> EffectRegistered
             "name": "f",
             "effect": effect,
             "key": f"k{op}",
-            "request_id": f"r{op}",
             "arguments": "{}",
             "not_after": 0.0,
             **fields,
@@ -96,7 +94,7 @@ def test_the_key_of_an_effect_never_changes() -> None:
     assert effect_key("t", "s", "f", '{"a":1}', 0) == (
         "7ea55b7b1b5a0108225bea928b526ac7"
     )
-    assert request_id("abc") == "perdure-abc"
+    assert registered(1, key="abc").request_id == "perdure-abc"
 
 
 def test_the_newest_other_entry_of_a_key_is_found() -> None:

@@ -74,7 +74,6 @@ class LedgerAgainstList(RuleBasedStateMachine):
             name="f",
             effect=one.effect,
             key=one.key,
-            request_id=one.key,
             arguments=one.key,
             not_after=0.0,
             holds=tuple(sorted(self.half - {one.step})),

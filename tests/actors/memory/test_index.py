@@ -129,7 +129,6 @@ def registered(
         "name": name,
         "effect": "read",
         "key": "k",
-        "request_id": "r",
         "arguments": arguments,
         "not_after": 0.0,
     }

@@ -149,7 +149,6 @@ def entry(op: int, **fields: Any) -> Entry:
             "name": "f",
             "effect": "read",
             "key": "",
-            "request_id": "",
             "arguments": '{"x":1}',
             "not_after": 0.0,
             "parent": 1,

@@ -26,7 +26,6 @@ __all__ = ["Durable", "Folded", "Found"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 NODE_EVENTS = 8  # events since the last snapshot that make one before a node worth it
-WORTH = 4  # a snapshot is worth it where the events have a quarter of its size
 
 
 class _StreamLoaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,14 +214,14 @@ class Durable(Actor, Generic[S]):
             self.snapshot(reason)
 
     def _is_worth_a_snapshot(self, events: int) -> bool:
-        """Whether so many events came, and not much less than a snapshot writes (B75).
+        """Whether so many events came, and no less than the last snapshot wrote (B75).
 
-        So what snapshots write grows with the work, however big the state is, and to
-        read the events after one takes no longer than to read it.
+        So snapshots never write more than events do, however big the state is, and
+        there is no more to read after one than in it.
         """
         if self._since_snapshot < events:
             return False
-        return self._bytes_since * WORTH >= self._snapshot_size
+        return self._bytes_since >= self._snapshot_size
 
     def owns(self) -> bool:
         """Tell, on any thread, whether this incarnation still may write its stream."""

@@ -21,7 +21,7 @@ from tests.actors.world import Log, standing
 
 LENGTH = 2000  # steps: a model call, and the tool call that it asks for
 PAYLOAD = 1024  # bytes that the tool returns
-OVERHEAD = 4_150  # bytes of a step beside its payload: fourteen records, two rows
+OVERHEAD = 3_800  # bytes of a step beside its payload: fourteen records, two rows
 MARKS = (100, 1_000, 1_850)  # steps from which on the cost is measured
 STRETCH = 100  # steps, through some snapshots and cuts of the request
 # A sync costs nothing there, and no power is cut here.

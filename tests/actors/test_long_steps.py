@@ -10,6 +10,7 @@ from perdure import Agent, Call, Finish, PolicyView, tool
 from perdure.actors import names
 from perdure.actors.events import EffectRecorded, EffectRegistered
 from perdure.actors.ledger import entry
+from perdure.storage.memory import MemoryBackend
 from tests.actors.runs import sound
 from tests.actors.world import House
 
@@ -128,3 +129,26 @@ def test_a_call_of_a_policy_costs_as_many_bytes_late_as_early() -> None:
     assert snapshots[2] < 1.05 * snapshots[1]
     told = house.of(f"task/{task.id}/ledger", EffectRecorded)
     assert [len(one.result) for one in told] == [PAYLOAD] * many
+
+
+def test_snapshots_of_a_big_state_write_no_more_than_its_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # B75 B84: a `once` effect is next again and again, and the record of 128 is big.
+    written: list[int] = []
+    write = MemoryBackend.write_snapshots
+
+    def counting(backend: MemoryBackend, snapshots: Any) -> Any:
+        written.extend(
+            len(one.body) for one in snapshots if one.stream.endswith("/ledger")
+        )
+        return write(backend, snapshots)
+
+    monkeypatch.setattr(MemoryBackend, "write_snapshots", counting)
+    sender = Sender(*range(4 * KEPT))
+    house = House(sender.agent)
+    task = house.submit("a")
+    assert house.finish(task.id).output == "ok"
+    ledger = [one for one in house.store.log if one.stream == names.ledger(task.id)]
+    assert len(written) > 2
+    assert sum(written[:-1]) <= sum(len(one.body) for one in ledger)

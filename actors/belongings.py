@@ -7,6 +7,7 @@ be exported, or erased.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -30,12 +31,20 @@ from .names import (
     UNDOS,
     VERDICTS,
 )
+from .task.expiring import warning_key
+from .task.rows import timer_key
 
 __all__ = ["is_under", "named_by", "rows_under"]
 
-_NAMING = ("TaskSubmitted", "ApprovalAsked", "QuestionAsked", "EffectRegistered")
+_NAMING = (
+    "TaskSubmitted",
+    "ApprovalAsked",
+    "QuestionAsked",
+    "EffectRegistered",
+    "TimerSet",
+    "SlotDeferred",
+)
 _UNDER = (
-    (TIMER_ROWS, "/"),
     (NOTES, "/"),
     (QUARANTINED, "/"),
     (DOUBTS, ":"),
@@ -68,6 +77,7 @@ def named_by(record: Record) -> Iterator[tuple[str, str]]:
     if record.type not in _NAMING:
         return
     body = msgspec.json.decode(record.body)
+    yield from _timers(record, body)
     match record.type:
         case "TaskSubmitted" if body.get("key"):
             yield KEYS, body["key"]
@@ -79,3 +89,14 @@ def named_by(record: Record) -> Iterator[tuple[str, str]]:
             yield QUESTION_ANSWERS, body.get("question", "")
         case "EffectRegistered" if body.get("named"):
             yield CALLER_KEYS, body.get("key", "")
+
+
+def _timers(record: Record, body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The rows of what the record has its task wait for, or warned of."""
+    task, op = record.stream.partition("/")[2], body.get("op", 0)
+    expires = body.get("expires")
+    for at in (body.get("not_before"), body.get("deadline"), body.get("at"), expires):
+        if at is not None:
+            yield TIMER_ROWS, timer_key(at, task, op)
+    if expires is not None:
+        yield TIMER_ROWS, warning_key(task, op, body["at"], expires)

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from .admission.place import Place
 from .context.facts import Finding
 from .guard.detect import Finding as Circle
 from .guard.seen import Seen
@@ -121,6 +122,7 @@ __all__ = [
     "TaskPassivated",
     "TaskPaused",
     "TaskQueued",
+    "TaskRecalled",
     "TaskResumed",
     "TaskSubmitted",
     "TaskTrimmed",
@@ -300,14 +302,14 @@ class TaskSubmitted(Event, frozen=True, kw_only=True):
     agent_digest: str
     baseline: str
     goal: str
-    inputs: dict[str, Any]
-    constraints: tuple[str, ...]
-    budget: Amounts
-    group: str
-    priority: int
-    key: str | None
-    deadline: float | None
-    steps: tuple[PlanStep, ...]
+    inputs: dict[str, Any] = {}
+    constraints: tuple[str, ...] = ()
+    budget: Amounts = {}
+    group: str = ""
+    priority: int = 0
+    key: str | None = None
+    deadline: float | None = None
+    steps: tuple[PlanStep, ...] = ()
     not_before: float | None = None
     parent: str = ""
     parent_op: int = 0
@@ -1207,9 +1209,9 @@ class TaskQueued(Event, frozen=True, kw_only=True):
 
     task: str
     agent: str
-    group: str
-    priority: int
-    key: str | None
+    group: str = ""
+    priority: int = 0
+    key: str | None = None
     not_before: float | None = None
     parent: str = ""
     notes: int = 0
@@ -1249,6 +1251,13 @@ class TaskPassivated(Event, frozen=True, kw_only=True):
 
     task: str
     waiting: bool
+
+
+class TaskRecalled(Event, frozen=True, kw_only=True):
+    """The task rests no longer: where it stood, which was its row until now."""
+
+    task: str
+    place: Place
 
 
 class TaskParked(Event, frozen=True, kw_only=True):
@@ -1528,6 +1537,7 @@ EVENTS: tuple[type[Event], ...] = (
     TaskWoken,
     TaskActivated,
     TaskPassivated,
+    TaskRecalled,
     TaskParked,
     AgentChanged,
     ApprovalAnswered,

@@ -17,10 +17,13 @@ __all__ = [
     "FACTS",
     "FACTS_PAST",
     "FACT_REQUESTS",
+    "GRANTS",
     "JOURNAL",
     "KEYS",
+    "LACKING",
     "MEMORY",
     "NOTES",
+    "PLACES",
     "POOL",
     "QUARANTINE",
     "QUARANTINED",
@@ -57,6 +60,8 @@ TASKS = "tasks"
 
 AGENTS = "agent"  # definitions of agents, by digest
 TASK_ROWS = "task"  # one row a task: what `perdure ps` shows
+PLACES = "place"  # where each resting task stands in the queue, by the task's id
+LACKING = "lacking"  # parked tasks that lack an agent, or other code, by agent
 TIMER_ROWS = "timer"  # who waits until when
 APPROVALS = "approval"  # what tasks have asked, by the approval's id
 APPROVAL_ANSWERS = "approval_answer"  # what was answered
@@ -74,6 +79,7 @@ QUESTIONS = "question"  # what tasks ask people, by the question's id
 QUESTION_ANSWERS = "question_answer"  # what people said
 UNDOS = "undo"  # completed effects that can be taken back, by task and place
 VERDICTS = "verdict"  # what a person said of such an effect
+GRANTS = "grant"  # what the pool gave each task that has not ended, by its id
 KEYS = "key"  # the caller's key of a submission -> the task's id
 
 

@@ -94,6 +94,7 @@ NAMES: dict[str, str] = {
     "TaskPassivated": "queue.passivated",
     "TaskParked": "queue.parked",
     "AgentChanged": "agent.changed",
+    "TaskRecalled": "queue.recalled",
     "ApprovalAnswered": "approval.answered",
     "QuestionAnswered": "question.answered",
     "ExpiryNear": "expiry.near",

@@ -17,6 +17,7 @@ import msgspec
 
 from .actors import names
 from .actors.admission.queue import QueueState
+from .actors.admission.resting import all_places
 from .actors.admission.vetting import is_readable
 from .actors.task.standing import newest
 from .actors.upgrades import is_current
@@ -89,7 +90,8 @@ def _report(address: Address, reader: Reader, backend: Backend | None) -> Upgrad
         assert how is not None
         queue = fold(reader, names.ADMISSION, *how)
         assert isinstance(queue, QueueState)
-        live = list(queue.tasks)
+        places = {**all_places(reader), **queue.tasks}
+        live = sorted(places, key=lambda task: places[task].place)
     tasks = tuple(
         _part(reader, backend, task, [names.family(task) + part for part in PARTS])
         for task in live

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from .actors import events, names
-from .actors.admission import queue
-from .actors.admission.queue import Place, QueueState
+from .actors.admission.place import Place
 from .actors.budget import account
 from .actors.budget.account import AccountState, shown
 from .actors.events import Event, SubtaskStarted
@@ -32,6 +31,7 @@ from .storage.records import Record
 from .views_approvals import Approval, approvals_of
 from .views_judged import JudgedLine, judged_of
 from .views_notes import Note, notes_of
+from .views_places import place_of, places
 from .views_plans import PlanLine, plan_lines
 from .views_questions import Question, questions_of
 from .views_rules import RulesLine, rules_of
@@ -174,32 +174,36 @@ def find(reader: Reader, text: str) -> str:
 def tasks(reader: Reader) -> list[TaskLine]:
     """All tasks, in the order of their submission."""
     order = _submissions(reader)
-    places = _places(reader)
+    where = places(reader)
     rows = [
         msgspec.json.decode(row.value or b"", type=TaskRow)
         for row in reader.rows(names.TASK_ROWS)
     ]
     rows.sort(key=lambda row: (order.get(row.task, (len(order), 0.0))[0], row.task))
     return [
-        _line(reader, row, places.get(row.task), order.get(row.task)) for row in rows
+        _line(reader, row, where.get(row.task), order.get(row.task)) for row in rows
     ]
 
 
 def task_line(reader: Reader, task: str) -> TaskLine:
     """One task as the list shows it. Raises TaskNotFound."""
-    place = _places(reader).get(task)
-    return _line(reader, row_of(reader, task), place, _submissions(reader).get(task))
+    place = place_of(reader, task)
+    row = row_of(reader, task)
+    first = reader.examined(names.family(task), 0, 1)
+    known = place is not None and first and first[0][1]
+    since = (0, first[0][0].at) if known else _submissions(reader).get(task)
+    return _line(reader, row, place, since)
 
 
 def goes_on(reader: Reader, task: str) -> bool:
     """Whether a task that has just stopped was woken meanwhile."""
-    place = _places(reader).get(task)
+    place = place_of(reader, task)
     return place is not None and place.where == "active" and place.woken
 
 
 def sheet(reader: Reader, task: str) -> TaskSheet:
     """All about one task, by its id. Raises TaskNotFound."""
-    place = _places(reader).get(task)
+    place = place_of(reader, task)
     row = row_of(reader, task)
     history = whole(reader, names.family(task))
     if row.status == ERASED:
@@ -263,14 +267,6 @@ def _said(state: TaskState, history: list[tuple[Record, Event]]) -> str:
         and event.op == shortage.op
     ]
     return said[-1] if said else ""
-
-
-def _places(reader: Reader) -> dict[str, Place]:
-    """Where each unfinished task stands.
-
-    Read before rows and streams: what those say is then not older.
-    """
-    return fold(reader, names.ADMISSION, QueueState(), queue.apply).tasks
 
 
 def _submissions(reader: Reader) -> dict[str, tuple[int, float]]:

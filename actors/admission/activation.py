@@ -25,7 +25,7 @@ from ..names import POOL, TASKS, family
 from ..names import task as task_name
 from ..protocol import Allocate, Order, Stopped, WakeAgain
 from ..requests import BACKSTOP
-from ..task.rows import COMES, TaskRow, Wake, queued_row, timer_row
+from ..task.rows import COMES, TaskRow, Wake, no_timer, queued_row
 from .queue import ENDING, REGISTER
 from .retention import ended_row
 from .vetting import Vetted
@@ -181,8 +181,10 @@ class Activation:
         activated = TaskActivated(
             task=task, epoch=epoch, order=place.order, by=place.by, since=place.since
         )
-        rows = [timer_row(task, 0, None)] if place.not_before else []
+        early = place.not_before
+        rows = [no_timer(task, 0, early)] if early else []
         seq = admission.append(activated, rows=rows, also=also)
+        self._over[task] = admission.system.newest
         admission.ripe.discard(task)
         hit("admission.activated", place.agent)
         wake = Wake(
@@ -329,6 +331,8 @@ class Activation:
             admission.append(TaskPassivated(task=task, waiting=waiting))
             hit("admission.passivated", place.agent)
             admission.pausing.stopped(task)
+            if task not in admission.state.tasks:
+                self._forget(task)
 
     def ended(self, left: TaskLeft) -> None:
         """A task gives its slot back; its parent hears of it in one transaction."""
@@ -339,6 +343,7 @@ class Activation:
             admission.append(left, rows=[ended_row(left.task, now)])
             admission.retention.left(now)
             self._forget(left.task)
+            admission.erasing.left()
             hit("admission.left", place.agent)
             return
         wake = WakeAgain(task=place.parent, by=f"sub-task {left.task}")
@@ -347,19 +352,19 @@ class Activation:
             self.starting.discard(left.task)
             admission.callers.wake_parent(wake, row, left)
             self._forget(left.task)
+            admission.erasing.left()
             hit("admission.left", place.agent)
 
         self.starting.add(left.task)  # nothing of it is begun until its parent is told
         admission.with_row(place.parent, found)
 
     def _forget(self, task: str) -> None:
-        """Nobody writes the task's streams any more: the journal lets go of them."""
+        """Nobody writes the task's streams now: the journal lets go of them."""
         admission = self._admission
         self._over.pop(task, None)
         admission.vetting.forget(task)
         forget = partial(admission.house.journal.forget, family(task))
         admission.when_durable(admission.last_seq, forget)
-        admission.erasing.left()
 
     def _wake_again(self, row: TaskRow) -> None:
         """A task that was woken while it was active has stopped: it goes on at once."""

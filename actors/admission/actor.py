@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from ...storage.erasure import Erasure
 from ...storage.errors import Fenced, Rejected
-from ...storage.records import Draft, Lease, Row
+from ...storage.reader import Reader
+from ...storage.records import Draft, Lease, Loaded, Row
 from ...supervision.faults import hit
 from ...supervision.lifecycle import Down, NotRunning, Up
 from ...supervision.promise import Promise
@@ -19,7 +20,7 @@ from ...supervision.spec import ChildSpec
 from ..durable import Durable, Folded, Found
 from ..events import ApprovalAnswered, Event, TaskLeft, TaskParked
 from ..house import House
-from ..names import ADMISSION, TASK_ROWS, TASKS
+from ..names import ADMISSION, PLACES, TASK_ROWS, TASKS
 from ..names import task as task_name
 from ..protocol import (
     Adopt,
@@ -57,8 +58,10 @@ from .forking import Forks
 from .gate import Gate
 from .isolation import Isolation
 from .pausing import Pausing
+from .place import Place
 from .questions import Questions
 from .queue import QueueState, apply, due
+from .resting import Resting, places_of
 from .retention import GoOn, LookBack, Retention
 from .retrying import Retries
 from .steering import Steering
@@ -67,6 +70,8 @@ from .vetting import Vetting
 from .warnings import Warnings
 
 __all__ = ["Admission"]
+
+T = TypeVar("T")
 
 
 class Admission(Durable[QueueState]):
@@ -87,6 +92,7 @@ class Admission(Durable[QueueState]):
     ) -> None:
         super().__init__(house, ADMISSION, epoch, QueueState())
         self.requests = Requests(self)
+        self.resting = Resting(self)
         self.callers = Callers(self)
         self.answers = Answers(self)
         self.questions = Questions(self)
@@ -104,6 +110,7 @@ class Admission(Durable[QueueState]):
         self.gate = Gate(self)
         self.isolation = Isolation(self)
         self.drains: list[Promise] | None = None
+        self._left_alone: list[str] = []  # resting, where nobody is to be resumed
         self.ripe: set[str] = set()  # their time came, even if the clock was set back
 
     def fold(self, state: QueueState, event: Event) -> QueueState:
@@ -118,7 +125,11 @@ class Admission(Durable[QueueState]):
         also: Sequence[tuple[Lease, Sequence[Draft]]] = (),
         erasure: Erasure | None = None,
     ) -> int:
-        """Append; what takes an approval back is heard before, by who starts calls."""
+        """Append; what takes an approval back is heard before, by who starts calls.
+
+        Who rests is recalled before an event about it, and becomes a row after it.
+        """
+        all_, places, rests = self.resting.complete(events)
         gone = [
             (event.task, event.approval)
             for event in events
@@ -127,27 +138,35 @@ class Admission(Durable[QueueState]):
         for task, approval in gone:
             self.house.withdrawn.add(task, approval)
         try:
-            return super().append(
-                *events, rows=rows, blobs=blobs, also=also, erasure=erasure
+            seq = super().append(
+                *all_,
+                rows=[*rows, *places],
+                blobs=blobs,
+                also=also,
+                erasure=erasure,
             )
         except (Rejected, Fenced):
             for task, approval in gone:
                 self.house.withdrawn.discard(task, approval)
             raise
+        self.resting.keep(rests)
+        return seq
+
+    def _load(self, reader: Reader) -> Loaded:
+        if self.house.held is None and not self.house.resume:
+            self._left_alone = [row.key for row in reader.rows(PLACES)]
+        return super()._load(reader)
 
     def loaded(self, folded: Folded) -> None:
         """Look which active tasks really run; the others are recovered or started."""
         if self.house.held is None:
             self.isolation.opened()
-            self.house.held = set() if self.house.resume else set(self.state.tasks)
+            held = [] if self.house.resume else [*self.state.tasks, *self._left_alone]
+            self.house.held = set(held)
         self.monitor(self.house.address(TASKS))
         for task in self.state.active():
             self.activation.watch(task)
             self.activation.remind(task)  # perhaps not told of its end yet
-        for task, place in self.state.tasks.items():
-            known = place.agent in self.house.agents and task not in self.held
-            if place.lacks_agent and known:
-                self.callers.wake(task, f"agent {place.agent} is registered")
         self.pausing.opened()
         self.retention.opened()
         self.vetting.opened()
@@ -311,4 +330,29 @@ class Admission(Durable[QueueState]):
             if row is not None:
                 then(msgspec.json.decode(row, type=TaskRow))
 
-        self.read(lambda reader: reader.row(TASK_ROWS, task), found)
+        self.read_about(
+            lambda _: [task], lambda reader: reader.row(TASK_ROWS, task), found
+        )
+
+    def read_about(
+        self,
+        of: Callable[[T], Iterable[str]],
+        run: Callable[[Reader], T],
+        then: Callable[[T], None],
+    ) -> None:
+        """Read, as `read` does; in `then` the `place` of those it is of is known."""
+
+        def look(reader: Reader) -> tuple[T, dict[str, Place]]:
+            value = run(reader)
+            return value, places_of(reader, of(value))
+
+        def found(values: tuple[T, dict[str, Place]]) -> None:
+            value, places = values
+            with self.resting.found(places):
+                then(value)
+
+        self.read(look, found)
+
+    def place(self, task: str) -> Place | None:
+        """Where an unfinished task stands; of one that rests, only in `read_about`."""
+        return self.state.tasks.get(task) or self.resting.place(task)

@@ -63,4 +63,7 @@ def look_up(
         asked, answered, task = values
         then(msgspec.structs.replace(message, task=asked.task), asked, task, answered)
 
-    admission.read(look, found)
+    def of(values: tuple[R, bytes | None, TaskRow] | None) -> list[str]:
+        return [] if values is None else [values[2].task]
+
+    admission.read_about(of, look, found)

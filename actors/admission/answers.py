@@ -14,6 +14,7 @@ from ...supervision.faults import hit
 from ..events import ApprovalAnswered
 from ..names import APPROVAL_ANSWERS, APPROVALS
 from ..protocol import Answer
+from ..task.expiring import no_warning
 from ..task.rows import ApprovalRow, TaskRow
 from ..tool import UNDO
 from .answering import look_up
@@ -126,7 +127,8 @@ class Answers:
             said = "taken back: an attempt that has begun is not touched"
         elif instead:
             said = f"changed: {instead} is judged as a call of its own"
-        admission.callers.wake_answered(message, task, event, said, approval.op)
+        warning = no_warning(approval.task, approval.op, approval.at, approval.expires)
+        admission.callers.wake_answered(message, task, event, said, warning)
         # Whoever looks from now on finds the row, and reads end in their order.
         admission.read(lambda _: None, lambda _: self._readable(event))
         hit("approval.answered", approval.tool)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from ...storage.errors import Fenced, Rejected
 from ...storage.records import Row
 from ..errors import Misuse
@@ -14,6 +16,7 @@ from ..events import (
     Event,
     QuestionAnswered,
     TaskLeft,
+    TaskRecalled,
     TaskWoken,
 )
 from ..names import KEYS, TASK_ROWS
@@ -34,18 +37,18 @@ from ..protocol import (
     Submit,
     WakeAgain,
 )
-from ..task.expiring import no_warning
 from ..task.rows import (
     COMES,
     ENDED,
     PASSIVE,
     TaskRow,
     answer_of,
+    no_timer,
     queued_row,
     said_of,
 )
 from .entering import enter
-from .queue import Place
+from .place import Place
 
 if TYPE_CHECKING:
     from .actor import Admission
@@ -124,16 +127,15 @@ class Callers:
         """Hold a task of an earlier process, and what it waits for, no longer."""
         admission = self._admission
         admission.held.discard(task)
-        for name, place in admission.state.tasks.items():
-            if place.parent == task and name in admission.held:
-                self.let_go(name)
-                admission.activation.reactivate(name)
+        for name in sorted(n for n in admission.held if n.startswith(f"{task}.")):
+            admission.held.discard(name)
+            admission.activation.reactivate(name)
 
     def waking(
         self, row: TaskRow, order: Literal["resume", "again", "compensate"], by: str
     ) -> tuple[list[Event], list[Row]]:
         """What wakes a task that waits or is just about to; nothing for another."""
-        place = self._admission.state.tasks.get(row.task)
+        place = self._admission.place(row.task)
         if place is None or row.status in ENDED:
             return [], []
         if place.order == "cancel" and place.where != "parked":
@@ -158,9 +160,17 @@ class Callers:
             place = admission.state.tasks.get(task)
             if place is not None and place.where == "queued":
                 admission.ripe.add(task)
-        admission.with_row(
-            task, lambda row: self._wake_again(message, row, "it goes on")
-        )
+
+        def found(row: TaskRow) -> None:
+            place = admission.place(task)
+            if message.by != "timer" or place is None or not place.is_early:
+                self._wake_again(message, row, "it goes on")
+                return
+            come = msgspec.structs.replace(place, not_before=0.0)
+            recalled = TaskRecalled(task=task, place=come)
+            admission.append(recalled, rows=[no_timer(task, 0, place.not_before)])
+
+        admission.with_row(task, found)
 
     def wake_parent(self, message: WakeAgain, row: TaskRow, left: TaskLeft) -> None:
         """A sub-task has left; its parent looks at it, now or when it stops."""
@@ -178,17 +188,21 @@ class Callers:
         row: TaskRow,
         event: ApprovalAnswered,
         said: str,
-        op: int,
+        warning: Sequence[Row],
     ) -> None:
         """Somebody answered an approval; its task looks, now or when it stops."""
-        rows = [answer_of(event), no_warning(row.task, op)]
+        rows = [answer_of(event), *warning]
         self._wake_again(message, row, said, event, rows=rows)
 
     def wake_replied(
-        self, message: Reply, row: TaskRow, event: QuestionAnswered, op: int
+        self,
+        message: Reply,
+        row: TaskRow,
+        event: QuestionAnswered,
+        warning: Sequence[Row],
     ) -> None:
         """Somebody answered a question; its task looks, now or when it stops."""
-        rows = [said_of(event), no_warning(row.task, op)]
+        rows = [said_of(event), *warning]
         self._wake_again(message, row, "answered", event, rows=rows)
 
     def _wake_again(
@@ -199,7 +213,7 @@ class Callers:
         *events: Event,
         rows: Sequence[Row] = (),
     ) -> None:
-        place = self._admission.state.tasks.get(row.task)
+        place = self._admission.place(row.task)
         woken: list[Event] = []
         more: list[Row] = []
         asleep = place is not None and place.where != "parked" and not place.woken
@@ -257,7 +271,8 @@ class Callers:
         admission = self._admission
 
         def found(row: TaskRow) -> None:
-            if admission.state.tasks[task].where == "parked":
+            place = admission.place(task)
+            if place is not None and place.where == "parked":
                 events, rows = self.waking(row, "resume", by)
                 admission.append(*events, rows=rows)
 
@@ -270,7 +285,7 @@ class Callers:
         admission.held.discard(task)
 
         def found(row: TaskRow) -> None:
-            place = admission.state.tasks.get(task)
+            place = admission.place(task)
             if place is None:
                 self.conclude(message, False, f"it has ended: {row.status}")
                 return

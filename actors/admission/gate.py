@@ -70,7 +70,7 @@ class Gate:
             return
 
         def found(records: Sequence[Record]) -> None:
-            now = admission.state.tasks.get(task)  # it may have slept meanwhile
+            now = admission.place(task)  # it may have slept meanwhile
             last = records[-1] if records else None
             if now is None or last is None or last.type != "RecoveryBegan":
                 return
@@ -118,7 +118,9 @@ class Gate:
                 del self._waiting[task]
 
         stream = f"task/{task}/recovery"
-        self._admission.read(lambda reader: _recoveries(reader, stream), found)
+        self._admission.read_about(
+            lambda _: [task], lambda reader: _recoveries(reader, stream), found
+        )
 
 
 def _recoveries(reader: Reader, stream: str) -> list[Record]:

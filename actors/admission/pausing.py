@@ -21,7 +21,7 @@ from ..task.rows import COMES, ENDED, PASSIVE, TaskRow, queued_row
 
 if TYPE_CHECKING:
     from .actor import Admission
-    from .queue import Place
+    from .place import Place
 
 __all__ = ["Pausing"]
 
@@ -52,7 +52,7 @@ class Pausing:
                 self._pause(message, known)
 
         callers = admission.callers
-        admission.read(_rows_of(message.task), found)
+        admission.read_about(dict.keys, _rows_of(message.task), found)
 
     def _pause(self, message: Pause, known: dict[str, TaskRow]) -> None:
         admission, root = self._admission, message.task
@@ -84,7 +84,8 @@ class Pausing:
 
     def _said(self, row: TaskRow) -> str:
         """What a pause makes of a task, in words."""
-        place = self._admission.state.tasks[row.task]
+        place = self._place(row.task)
+        assert place is not None
         if place.where == "parked" and not place.pausing:
             return f"it is {row.status} already"
         if self._runs(row.task) and not (_is_paused(row) and place.epoch == row.epoch):
@@ -103,11 +104,12 @@ class Pausing:
     def _runs(self, task: str) -> bool:
         """Whether a task is active, or chosen to be."""
         admission = self._admission
-        where = admission.state.tasks[task].where
-        return where == "active" or task in admission.activation.starting
+        place = admission.state.tasks.get(task)
+        active = place is not None and place.where == "active"
+        return active or task in admission.activation.starting
 
     def _place(self, task: str) -> Place | None:
-        return self._admission.state.tasks.get(task)
+        return self._admission.place(task)
 
     # ── what a stop was, and what it is to be ────────────────────────────────────
 
@@ -151,8 +153,8 @@ class Pausing:
         task = message.task
         if task in admission.held:
             admission.callers.let_go(task)
-            place = admission.state.tasks[task]
-            if place.where in ("queued", "active"):
+            place = admission.state.tasks.get(task)
+            if place is not None and place.where in ("queued", "active"):
                 lifted = [self._lifted(message)] if place.pausing else []
                 admission.activation.reactivate(task)
                 admission.callers.conclude(message, True, "it goes on", *lifted)
@@ -163,7 +165,7 @@ class Pausing:
             if row is not None:
                 self._resume(message, row, known)
 
-        admission.read(_rows_of(task), found)
+        admission.read_about(dict.keys, _rows_of(task), found)
 
     def _resume(self, message: Resume, row: TaskRow, known: dict[str, TaskRow]) -> None:
         admission, callers = self._admission, self._admission.callers

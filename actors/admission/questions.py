@@ -11,6 +11,7 @@ from ...supervision.faults import hit
 from ..events import QuestionAnswered
 from ..names import QUESTION_ANSWERS, QUESTIONS
 from ..protocol import Reply
+from ..task.expiring import no_warning
 from ..task.rows import QuestionRow, TaskRow
 from .answering import look_up
 
@@ -90,7 +91,8 @@ class Questions:
             at=admission.house.now(),
         )
         self._given.add(question.question)
-        admission.callers.wake_replied(message, task, event, question.op)
+        warning = no_warning(question.task, question.op, question.at, question.expires)
+        admission.callers.wake_replied(message, task, event, warning)
 
         def readable(_: object) -> None:
             self._given.discard(question.question)

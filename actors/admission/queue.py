@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal
 
 import msgspec
 
@@ -28,20 +27,23 @@ from ..events import (
     TaskParked,
     TaskPassivated,
     TaskQueued,
+    TaskRecalled,
     TaskWoken,
 )
+from .place import Place
 
 __all__ = [
     "ADOPT",
     "ENDING",
+    "MOVES",
     "REGISTER",
     "REMEMBERED",
     "UPGRADE",
-    "Place",
     "QueueState",
     "Rounds",
     "apply",
     "due",
+    "placed",
 ]
 
 ENDING = ("cancel", "compensate")  # orders that a task only winds up for
@@ -49,64 +51,19 @@ REGISTER = "register the agent"  # what ends the wait of a task that lacks its a
 UPGRADE = "start a perdure that can read it"  # of one that this code cannot
 ADOPT = "adopt, or the agent as it was"  # of one whose agent has changed
 LAG = 1  # round that a slow start may be behind, and still be counted in its own
+COMES = (TaskQueued, TaskWoken, TaskRecalled, TaskPassivated)  # it may wait from here
+MOVES = (
+    AgentChanged,
+    TaskWoken,
+    TaskActivated,
+    TaskPassivated,
+    TaskParked,
+    PauseAsked,
+    PauseLifted,
+    NoteGiven,
+    ProgressSeen,
+)  # they change the place of a task that is known
 REMEMBERED = 1_000  # groups that had a slot lately, of one priority
-
-
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one unfinished task stands.
-
-    `place` is its position for good; `clean` says that its actors ended as they
-    should, so that it needs no recovery; `since` is the epoch its order was given for.
-    A resume stands until the task heard it, whatever it was woken for since: it was
-    given for epoch `resumed`.
-
-    `opening` says in which process it was activated last, `deaths` how many processes
-    died under it since it was seen to get further, and `struck` whether the last of
-    those deaths counts against it: it does where nobody else was active.
-
-    `digest` is the definition of its agent that it goes on with, `rules` the baseline,
-    where those are not what it was submitted with. `unfit` is a parked one that this
-    code, or its agent as it was then, could not go on with.
-    """
-
-    agent: str
-    group: str
-    priority: int
-    place: int
-    key: str | None = None
-    where: Literal["queued", "active", "waiting", "parked"] = "queued"
-    epoch: int = 0
-    order: Literal["run", "resume", "cancel", "compensate", "again"] = "run"
-    by: str = ""
-    since: int = 0
-    clean: bool = True
-    lacks_agent: bool = False
-    opening: int = 0
-    deaths: int = 0
-    struck: bool = True
-    not_before: float = 0.0
-    parent: str = ""
-    ending: bool = False  # it was told to end, whatever it was woken for since
-    pausing: str = ""  # who wants it to pause, or has paused it
-    lifted: bool = False  # somebody has it go on that had it pause in this epoch
-    notes: int = 0  # that stand in its view
-    noted: int = 0  # that it was ever given, replacements among them
-    resumed: int = 0
-    resumer: str = ""
-    retry: str = ""  # the step that its newest resume has done again
-    digest: str = ""
-    rules: str = ""
-    unfit: bool = False
-
-    @property
-    def woken(self) -> bool:
-        """Whether its order came after its last activation."""
-        return self.since > self.epoch
-
-    @property
-    def forgiven(self) -> bool:
-        """Whether somebody had it go on, so that its recoveries count anew."""
-        return self.woken and self.order != "again"
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,8 +103,11 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         return Rounds(at=at, next=dict([*known, (group, turn)][-REMEMBERED:]))
 
 
-class QueueState(msgspec.Struct, frozen=True, kw_only=True):
-    """All unfinished tasks by id, in the order of their submission.
+class QueueState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The tasks that have a slot or are due for one, in the order of their submission.
+
+    Who rests is a row (`resting.py`), and stands here again once it is recalled: what
+    waits costs the others nothing, however many wait.
 
     `openings` counts the processes that took over from one that had died, `unclean`
     those deaths in a row without progress anywhere. With `alone`, interrupted tasks
@@ -181,17 +141,52 @@ def apply(state: QueueState, event: Event) -> QueueState:
     change = msgspec.structs.replace
     version = state.version + 1
     match event:
+        case (
+            ApprovalAnswered()
+            | QuestionAnswered()
+            | ExpiryNear()
+            | EffectResolved()
+            | CommandApplied()
+            | ScratchDropped()
+            | TaskImported()
+            | TaskErased()
+        ):
+            return change(state, version=version)
+        case TaskLeft(task=task):
+            return _left(change(state, version=version), task)
+        case QueueReopened():
+            return change(_reopened(state, event), version=version)
+        case ProgressSeen():
+            state = change(state, unclean=0, alone=False)
+        case TaskActivated(task=task):
+            old = state.tasks[task]
+            if old.where == "queued" and not _winds_up(state, task):
+                state = _turned(state, old, Rounds.given)
+        case TaskPassivated(task=task, waiting=False):
+            state = _turned(state, state.tasks[task], Rounds.back)
+    place = placed(state, event)
+    if isinstance(event, COMES) and place.where == "queued" and not place.rests:
+        state = _turned(state, place, Rounds.come)
+    return change(state, version=version, tasks=_with(state, event, place))
+
+
+def placed(state: QueueState, event: Event) -> Place:
+    """The place of an event's task after it. Raises TypeError where it has none."""
+    change = msgspec.structs.replace
+    match event:
         case TaskQueued():
-            place = Place(
+            return Place(
                 agent=event.agent,
                 group=event.group,
                 priority=event.priority,
-                place=version,
+                place=state.version + 1,
                 key=event.key,
                 not_before=event.not_before or 0.0,
                 parent=event.parent,
                 notes=event.notes,
             )
+        case TaskRecalled(place=place):
+            return place
         case TaskWoken(task=task, order=order, by=by, retry=retry):
             old = state.tasks[task]
             where = "active" if old.where == "active" else "queued"
@@ -199,7 +194,7 @@ def apply(state: QueueState, event: Event) -> QueueState:
             back = old.where == "parked" and old.order == "cancel"
             if order == "resume":
                 old = change(old, resumed=old.epoch + 1, resumer=by, retry=retry)
-            place = change(
+            return change(
                 old,
                 where=where,
                 order=order,
@@ -212,12 +207,9 @@ def apply(state: QueueState, event: Event) -> QueueState:
                 deaths=0 if order == "resume" else old.deaths,
                 ending=order in ENDING or (old.ending and not back),
             )
-        case TaskActivated():
-            old = state.tasks[event.task]
-            if old.where == "queued" and not _winds_up(state, event.task):
-                state = _turned(state, old, Rounds.given)
-            place = change(
-                old,
+        case TaskActivated(task=task):
+            return change(
+                state.tasks[task],
                 where="active",
                 epoch=event.epoch,
                 order=event.order,
@@ -232,67 +224,46 @@ def apply(state: QueueState, event: Event) -> QueueState:
             old = state.tasks[task]
             # Woken while it was still active: wake again.
             where = "waiting" if waiting and not old.woken else "queued"
-            place = change(old, where=where, clean=True)
-            if not waiting:
-                state = _turned(state, old, Rounds.back)
+            return change(old, where=where, clean=True)
         case TaskParked(task=task, ends_with=ends_with):
-            place = change(
+            return change(
                 state.tasks[task],
                 where="parked",
                 lacks_agent=ends_with == REGISTER,
                 unfit=ends_with in (UPGRADE, ADOPT),
             )
-        case (
-            ApprovalAnswered()
-            | QuestionAnswered()
-            | ExpiryNear()
-            | EffectResolved()
-            | CommandApplied()
-            | ScratchDropped()
-            | TaskImported()
-            | TaskErased()
-        ):
-            return change(state, version=version)
-        case PauseAsked(task=task, by=by):
-            paused = change(state.tasks[task], pausing=by or "somebody", lifted=False)
-            tasks = {**state.tasks, task: paused}
-            return change(state, version=version, tasks=tasks)
         case AgentChanged(task=task, digest=digest, baseline=rules):
-            other = change(state.tasks[task], digest=digest, rules=rules)
-            return change(state, version=version, tasks={**state.tasks, task: other})
+            return change(state.tasks[task], digest=digest, rules=rules)
+        case PauseAsked(task=task, by=by):
+            return change(state.tasks[task], pausing=by or "somebody", lifted=False)
         case PauseLifted(task=task):
-            on = change(state.tasks[task], pausing="", lifted=True)
-            return change(state, version=version, tasks={**state.tasks, task: on})
+            return change(state.tasks[task], pausing="", lifted=True)
         case NoteGiven(task=task, serial=serial, number=number):
             old = state.tasks[task]
-            notes = max(old.notes, number)
-            noted = change(old, notes=notes, noted=serial)
-            tasks = {**state.tasks, task: noted}
-            return change(state, version=version, tasks=tasks)
-        case TaskLeft(task=task):
-            tasks = {name: one for name, one in state.tasks.items() if name != task}
-            priority, rounds = state.tasks[task].priority, state.rounds
-            if not any(one.priority == priority for one in tasks.values()):
-                rounds = {n: one for n, one in rounds.items() if n != priority}
-            return change(
-                state,
-                version=version,
-                tasks=tasks,
-                rounds=rounds,
-                unclean=0,
-                alone=False,
-            )
-        case QueueReopened():
-            return change(_reopened(state, event), version=version)
+            return change(old, notes=max(old.notes, number), noted=serial)
         case ProgressSeen(task=task):
-            state = change(state, unclean=0, alone=False)
-            place = change(state.tasks[task], deaths=0)
-        case _:
-            raise TypeError(f"{type(event).__name__} does not belong to the queue")
-    if place.where == "queued":
-        state = _turned(state, place, Rounds.come)
-    tasks = {**state.tasks, event.task: place}
-    return change(state, version=version, tasks=tasks)
+            return change(state.tasks[task], deaths=0)
+    raise TypeError(f"{type(event).__name__} does not belong to the queue")
+
+
+def _with(state: QueueState, event: Event, place: Place) -> dict[str, Place]:
+    task: str = getattr(event, "task")  # noqa: B009 - every one that has a place
+    if place.rests and not isinstance(event, TaskRecalled):
+        return {name: one for name, one in state.tasks.items() if name != task}
+    tasks = {**state.tasks, task: place}
+    if isinstance(event, TaskRecalled):  # where it stood before it rested
+        return dict(sorted(tasks.items(), key=lambda one: one[1].place))
+    return tasks
+
+
+def _left(state: QueueState, task: str) -> QueueState:
+    tasks = {name: one for name, one in state.tasks.items() if name != task}
+    priority, rounds = state.tasks[task].priority, state.rounds
+    if not any(one.priority == priority for one in tasks.values()):
+        rounds = {n: one for n, one in rounds.items() if n != priority}
+    return msgspec.structs.replace(
+        state, tasks=tasks, rounds=rounds, unclean=0, alone=False
+    )
 
 
 def _reopened(state: QueueState, event: QueueReopened) -> QueueState:

@@ -46,10 +46,10 @@ class Retries:
             else:
                 self._wake(message, row, step)
 
-        admission.read(look, found)
+        admission.read_about(lambda _: [message.task], look, found)
 
     def _not_resting(self, row: TaskRow) -> str:
-        place = self._admission.state.tasks.get(row.task)
+        place = self._admission.place(row.task)
         if place is None or row.status in ENDED:
             return f"task {row.task} has ended ({row.status}): fork it instead"
         if place.order in ENDING:

@@ -29,6 +29,7 @@ from ..events import (
     TaskErased,
     TaskParked,
     TaskQueued,
+    TaskRecalled,
     TaskWoken,
 )
 from ..memory.lineage import forks_of
@@ -57,6 +58,12 @@ def wordless(event: Event) -> Event:
             return change(event, key=None)
         case TaskWoken():
             return change(event, by="", retry="")
+        case TaskRecalled(place=place):
+            pausing = "somebody" if place.pausing else ""
+            plain = change(
+                place, key=None, by="", resumer="", retry="", pausing=pausing
+            )
+            return change(event, place=plain)
         case TaskActivated():
             return change(event, by="")
         case TaskParked():

@@ -45,12 +45,12 @@ class Steering:
             else:
                 self._keep(message, task)
 
-        admission.read(look, found)
+        admission.read_about(lambda _: [message.task], look, found)
 
     def _wrong(self, message: Steer, row: TaskRow) -> str:
         """Why a note is of no use, or cannot be kept; or nothing."""
         task = message.task
-        place = self._admission.state.tasks.get(task)
+        place = self._admission.place(task)
         if place is None or row.status in ENDED:
             return f"task {task} has ended ({row.status}): nobody reads a note any more"
         if place.order in ENDING or place.ending:
@@ -69,7 +69,8 @@ class Steering:
 
     def _keep(self, message: Steer, row: TaskRow) -> None:
         admission = self._admission
-        place = admission.state.tasks[message.task]
+        place = admission.place(message.task)
+        assert place is not None
         note = NoteRow(
             task=message.task,
             serial=place.noted + 1,

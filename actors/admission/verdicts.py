@@ -67,7 +67,7 @@ class Verdicts:
             else:
                 self._take(message, task, doubt)
 
-        self._admission.read(look, found)
+        self._admission.read_about(lambda _: [message.task], look, found)
 
     def forget(self, task: str) -> None:
         """Drop what was said of a task's effects from memory."""

@@ -31,7 +31,9 @@ from ..task.rows import ENDED, TaskRow
 from ..task.state import TaskState
 from ..upgrades import is_current, state_of
 from .first import first_of, submitted_of
-from .queue import ADOPT, UPGRADE, Place
+from .place import Place
+from .queue import ADOPT, UPGRADE
+from .resting import lacking, places_of
 
 if TYPE_CHECKING:
     from ..agent import Agent
@@ -159,18 +161,30 @@ class Vetting:
         self._opened = 0  # the queue's version when it was loaded
 
     def opened(self) -> None:
-        """Look again at what was parked for what code, or an agent, could change."""
+        """Look again at what was parked for want of an agent, or of other code."""
         admission = self._admission
         self._opened = admission.state.version
-        for task, place in admission.state.tasks.items():
-            known = place.agent in admission.house.agents and task not in admission.held
-            if place.unfit and known:
-                look = partial(vet, house=admission.house, task=task, place=place)
-                admission.read(look, partial(self._again, task))
+        agents = list(admission.house.agents)
+
+        def found(places: dict[str, Place]) -> None:
+            for task, place in places.items():
+                if task in admission.held:
+                    continue
+                if place.lacks_agent:
+                    admission.callers.wake(task, f"agent {place.agent} is registered")
+                else:
+                    self._look_again(task, place)
+
+        admission.read(lambda reader: lacking(reader, agents), found)
+
+    def _look_again(self, task: str, place: Place) -> None:
+        admission = self._admission
+        look = partial(vet, house=admission.house, task=task, place=place)
+        admission.read_about(lambda _: [task], look, partial(self._again, task))
 
     def _again(self, task: str, vetted: Vetted) -> None:
         admission = self._admission
-        place = admission.state.tasks.get(task)
+        place = admission.place(task)
         if place is None or place.where != "parked" or vetted.unreadable:
             return
         if not self._held(place, vetted):
@@ -224,7 +238,9 @@ class Vetting:
     ) -> tuple[AgentChanged, list[Row]]:
         """The event that a task goes on with its agent as it is now, and its row."""
         house = self._admission.house
-        agent = house.agents[self._admission.state.tasks[task].agent]
+        place = self._admission.place(task)
+        assert place is not None
+        agent = house.agents[place.agent]
         event = AgentChanged(
             task=task,
             before=vetted.before,
@@ -258,10 +274,11 @@ class Vetting:
     def adopt(self, message: Adopt) -> None:
         """Have a parked task go on with its agent as somebody has seen it."""
         admission, task = self._admission, message.task
-        place = admission.state.tasks.get(task)
+        known = admission.state.tasks.get(task)
 
         def look(reader: Reader) -> tuple[TaskRow | None, Vetted]:
             value = reader.row(TASK_ROWS, task)
+            place = known or places_of(reader, [task]).get(task)
             row = None if value is None else msgspec.json.decode(value, type=TaskRow)
             if row is None or place is None:
                 return row, Vetted()
@@ -275,10 +292,10 @@ class Vetting:
             else:
                 self._adopt(message, row, vetted)
 
-        admission.read(look, found)
+        admission.read_about(lambda _: [task], look, found)
 
     def _why_not(self, message: Adopt, row: TaskRow, vetted: Vetted) -> str:
-        place = self._admission.state.tasks.get(row.task)
+        place = self._admission.place(row.task)
         if place is None or row.status in ENDED:
             return f"task {row.task} has ended ({row.status})"
         if place.where != "parked" or not row.offered:
@@ -295,7 +312,8 @@ class Vetting:
 
     def _adopt(self, message: Adopt, row: TaskRow, vetted: Vetted) -> None:
         admission, task = self._admission, message.task
-        place = admission.state.tasks[task]
+        place = admission.place(task)
+        assert place is not None
         admission.held.discard(task)
         changed, rows = self._changed(task, vetted, message.by)
         woken, more = admission.callers.waking(row, "resume", message.by)

@@ -43,7 +43,9 @@ class Warnings:
             asked = _asked(reader, message.subject)
             if asked is None or asked.status != "open":
                 return None
-            key = warning_key(asked.task, asked.op)
+            if asked.expires is None:
+                return None
+            key = warning_key(asked.task, asked.op, asked.at, asked.expires)
             return None if reader.row(TIMER_ROWS, key) is None else asked
 
         def found(asked: ApprovalRow | QuestionRow | None) -> None:
@@ -60,7 +62,8 @@ class Warnings:
                 subject=message.subject,
                 expires=asked.expires,
             )
-            admission.append(near, rows=[no_warning(asked.task, asked.op)])
+            rows = no_warning(asked.task, asked.op, asked.at, asked.expires)
+            admission.append(near, rows=rows)
             admission.read(lambda _: None, lambda _: self._readable(message.subject))
             hit("expiry.near", near.what)
 

@@ -157,7 +157,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     held: bool = False
 
 
-class Books(msgspec.Struct, frozen=True, kw_only=True):
+class Books(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was used: by recorded outcomes, by unknown ones, by recoveries."""
 
     spent: Amounts = msgspec.field(default_factory=dict)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from ...storage.reader import Reader
 from ...storage.records import Row
-from ..durable import Durable, Folded
+from ..durable import Durable, Folded, Found
 from ..events import (
     Amounts,
     EstimatesLearned,
@@ -17,7 +20,7 @@ from ..events import (
     PoolOpened,
 )
 from ..house import House
-from ..names import POOL, account
+from ..names import GRANTS, POOL, account
 from ..protocol import (
     Allocate,
     Allocated,
@@ -29,35 +32,46 @@ from ..protocol import (
     Learned,
     ReturnGrant,
 )
+from ..written import Written
 from .account import add, limits_of, lowered, subtract
 from .estimates import Samples, merged
 
-__all__ = ["Pool", "PoolState", "apply_pool", "share"]
-
+__all__ = ["Given", "Pool", "PoolState", "apply_pool", "share"]
 
 RETURNED = "returned"  # a row for each task that has given its grants back
 
 
-class _Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a task that wants more has given all back."""
+class Given(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a task that has not ended was granted, by grant; a row of the pool's.
 
-    message: Enlarge
-    incarnation: int
-    ended: bool
+    The grants in `passed` are within the grant of another task, and not out once more.
+    """
+
+    grants: dict[str, Amounts] = msgspec.field(default_factory=dict)
+    passed: tuple[str, ...] = ()
+
+    def plus(self, granted: Granted) -> Given:
+        """What it is with one more grant."""
+        return Given(
+            grants={**self.grants, granted.grant: granted.amounts},
+            passed=(*self.passed, granted.grant) if granted.parent else self.passed,
+        )
+
+    def own(self, grant: str) -> bool:
+        """Whether the pool really gave it: neither passed on, nor a limit lowered."""
+        return grant not in self.passed and not lowered(self.grants[grant])
 
 
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits, what is out with tasks or used by ended ones, grants of live tasks.
+    """Limits, and what is out with tasks or used by ended ones.
 
-    The grants in `passed` are within the grant of another task, and not out once more.
+    What each task has is a row (`Given`): however many there are, it takes no memory.
     `samples` are what calls of all tasks have taken.
     """
 
     version: int = 0
     limits: Amounts = msgspec.field(default_factory=dict)
     out: Amounts = msgspec.field(default_factory=dict)
-    grants: dict[str, dict[str, Amounts]] = msgspec.field(default_factory=dict)
-    passed: tuple[str, ...] = ()
     samples: Samples = msgspec.field(default_factory=dict)
 
 
@@ -68,24 +82,13 @@ def apply_pool(state: PoolState, event: Event) -> PoolState:
     match event:
         case PoolOpened(limits=limits):
             return change(state, version=version, limits=limits)
-        case Granted(grant=grant, task=task, amounts=amounts, parent=parent):
-            mine = {**state.grants.get(task, {}), grant: amounts}
+        case Granted(amounts=amounts, parent=parent):
             within = parent or lowered(amounts)
-            return change(
-                state,
-                version=version,
-                out=state.out if within else add(state.out, amounts),
-                grants={**state.grants, task: mine},
-                passed=(*state.passed, grant) if parent else state.passed,
-            )
-        case GrantReturned(task=task, amounts=amounts):
-            grants = {
-                name: given for name, given in state.grants.items() if name != task
-            }
+            out = state.out if within else add(state.out, amounts)
+            return change(state, version=version, out=out)
+        case GrantReturned(amounts=amounts):
             out = {name: n - amounts.get(name, 0) for name, n in state.out.items()}
-            ended = state.grants.get(task, {})
-            passed = tuple(grant for grant in state.passed if grant not in ended)
-            return change(state, version=version, out=out, grants=grants, passed=passed)
+            return change(state, version=version, out=out)
         case EstimatesLearned(samples=samples):
             known = merged(state.samples, samples)
             return change(state, version=version, samples=known)
@@ -118,6 +121,7 @@ class Pool(Durable[PoolState]):
 
     def __init__(self, house: House, epoch: int) -> None:
         super().__init__(house, POOL, epoch, PoolState())
+        self._written = Written[Given](self)
 
     def fold(self, state: PoolState, event: Event) -> PoolState:
         """Fold by the pool's arithmetic."""
@@ -132,126 +136,134 @@ class Pool(Durable[PoolState]):
     def handle(self, message: Any) -> None:
         """Grant, enlarge, tell, take back; each is safe to ask for twice."""
         match message:
-            case Allocate(task=task, reply_to=reply_to):
-                refusal = None
-                if f"{task}/first" not in self.state.grants.get(task, {}):
-                    refusal = self._grant_first(message)
-                reply_to.tell(Allocated(task=task, refusal=refusal))
-            case Enlarge():
-                self._look(message)
-            case _Looked(message=wanted, incarnation=incarnation, ended=ended):
-                if incarnation == self.incarnation:
-                    self._enlarge(wanted, ended=ended)
+            case Allocate(task=task):
+                self._look(task, lambda given, _: self._allocate(message, given))
+            case Enlarge(task=task):
+                self._look(task, partial(self._enlarge, message))
             case FetchGrants(task=task):
-                self._tell(task)
-            case ReturnGrant(task=task, reply_to=reply_to):
-                if task in self.state.grants:
-                    self._take_back(message)
-                reply_to.tell(GrantBack(task=task))
+                self._look(task, lambda given, _: self._tell(task, given))
+            case ReturnGrant(task=task):
+                self._look(task, lambda given, _: self._take_back(message, given))
             case Learned(task=task, samples=samples):
                 self.append(EstimatesLearned(task=task, samples=samples))
+            case Found():
+                self.hear(message)
 
-    def _take_back(self, message: ReturnGrant) -> None:
+    def _look(self, task: str, then: Callable[[Given, bool], None]) -> None:
+        """Go on with what a task has, and whether it has given all back before."""
+
+        def look(reader: Reader) -> tuple[bytes | None, bool]:
+            return reader.row(GRANTS, task), reader.row(RETURNED, task) is not None
+
+        def found(rows: tuple[bytes | None, bool]) -> None:
+            value, ended = rows
+            row = None if value is None else msgspec.json.decode(value, type=Given)
+            given = self._written.newest(task, row)
+            then(given or Given(), ended or (task in self._written and given is None))
+
+        self.read(look, found)
+
+    def _grant(self, task: str, given: Given, granted: Granted) -> Given:
+        """Give a grant: the task has it besides what it has."""
+        new = given.plus(granted)
+        row = Row(space=GRANTS, key=task, value=msgspec.json.encode(new))
+        self.append(granted, rows=[row])
+        self._written.keep({task: new})
+        return new
+
+    def _allocate(self, message: Allocate, given: Given) -> None:
+        """The first grant: what the task's budget says, of this pool or its parent's.
+
+        Nothing is given where it stands already.
+        """
+        task, parent = message.task, message.parent
+        grant, refusal = f"{task}/first", None
+        if grant not in given.grants:
+            amounts: Amounts | str = message.amounts
+            if not parent:
+                amounts = self._share(message.amounts)
+            if isinstance(amounts, str):
+                refusal = amounts
+            else:
+                granted = Granted(
+                    grant=grant, task=task, amounts=amounts, parent=parent
+                )
+                self._grant(task, given, granted)
+        message.reply_to.tell(Allocated(task=task, refusal=refusal))
+
+    def _take_back(self, message: ReturnGrant, given: Given) -> None:
         """What is left, and whole what was granted when the account had closed.
 
         What a sub-task leaves of its parent's grant stays with its parent.
         """
-        mine = self.state.grants[message.task]
-        amounts = message.amounts
-        if any(grant in self.state.passed for grant in mine):
-            ours = self._ours(mine, message.taken)
-            amounts = {name: min(n, ours.get(name, 0)) for name, n in amounts.items()}
-        for grant, given in mine.items():
-            if grant not in message.taken and self._own(grant, given):
-                amounts = add(amounts, given)
-        self.append(
-            GrantReturned(task=message.task, amounts=amounts),
-            rows=[Row(space=RETURNED, key=message.task, value=b"true")],
-        )
-
-    def _ours(self, grants: dict[str, Amounts], taken: tuple[str, ...]) -> Amounts:
-        """The sum of what an account took of this pool's own grants."""
-        total: Amounts = {}
-        for grant, given in grants.items():
-            if grant in taken and self._own(grant, given):
-                total = add(total, given)
-        return total
-
-    def _own(self, grant: str, given: Amounts) -> bool:
-        """Whether the pool really gave it: neither passed on, nor a limit lowered."""
-        return grant not in self.state.passed and not lowered(given)
-
-    def _grant_first(self, message: Allocate) -> str | None:
-        task, parent = message.task, message.parent
-        given: Amounts | str = message.amounts
-        if not parent:
-            given = self._share(message.amounts)
-        if isinstance(given, str):
-            return given
-        grant = f"{task}/first"
-        self.append(Granted(grant=grant, task=task, amounts=given, parent=parent))
-        return None
+        task, mine = message.task, given.grants
+        if mine:
+            amounts = message.amounts
+            if given.passed:
+                ours = _ours(given, message.taken)
+                amounts = {
+                    name: min(n, ours.get(name, 0)) for name, n in amounts.items()
+                }
+            for grant, part in mine.items():
+                if grant not in message.taken and given.own(grant):
+                    amounts = add(amounts, part)
+            rows = [
+                Row(space=RETURNED, key=task, value=b"true"),
+                Row(space=GRANTS, key=task, value=None),
+            ]
+            self.append(GrantReturned(task=task, amounts=amounts), rows=rows)
+            self._written.keep({task: None})
+        message.reply_to.tell(GrantBack(task=task))
 
     def _share(self, wanted: Amounts) -> Amounts | str:
         return share(self.state, wanted, active=self.house.baseline.active_tasks)
 
-    def _look(self, message: Enlarge) -> None:
-        """See first whether the task has given all back: nothing would come again."""
-        if message.task in self.state.grants:
-            self._enlarge(message, ended=False)
-            return
-        address, incarnation = self.address, self.incarnation
-
-        def done(row: bytes | BaseException | None) -> None:
-            # A failed read has failed the journal, and this actor with it.
-            if not isinstance(row, BaseException):
-                ended = row is not None
-                address.tell(
-                    _Looked(message=message, incarnation=incarnation, ended=ended)
-                )
-
-        self.house.journal.read(lambda reader: reader.row(RETURNED, message.task), done)
-
-    def _enlarge(self, message: Enlarge, *, ended: bool) -> None:
+    def _enlarge(self, message: Enlarge, given: Given, ended: bool) -> None:
+        """Grant more, or less; nothing would come again from who has given all back."""
         task, grant = message.task, message.grant
         refusal = "it has ended" if ended else None
-        if not ended and grant not in self.state.grants.get(task, {}):
-            give = self._lower if message.lower else self._give
-            refusal = give(task, grant, message.amounts)
-        self._tell(task)
-        self._enlarged(message, refusal)
-
-    def _give(self, task: str, grant: str, more: Amounts) -> str | None:
-        found = self._share(more)
-        if isinstance(found, str):
-            return found
-        self.append(Granted(grant=grant, task=task, amounts=more))
-        return None
-
-    def _lower(self, task: str, grant: str, limits: Amounts) -> str | None:
-        """Lower limits; the task gives back what it does not use at its end."""
-        has: Amounts = {}
-        for given in self.state.grants.get(task, {}).values():
-            has = add(has, given)
-        for name, limit in limits.items():
-            if name not in has:
-                return f"it does not limit {name}: there is nothing to lower"
-            if limit >= has[name]:
-                return f"its limit of {name} is {has[name]}: `extend` raises it"
-        less = {name: limit - has[name] for name, limit in limits.items()}
-        self.append(Granted(grant=grant, task=task, amounts=less))
-        return None
-
-    def _enlarged(self, message: Enlarge, refusal: str | None) -> None:
+        if not ended and grant not in given.grants:
+            made = (
+                self._lowered(message, given) if message.lower else self._more(message)
+            )
+            if isinstance(made, str):
+                refusal = made
+            else:
+                granted = Granted(grant=grant, task=task, amounts=made)
+                given = self._grant(task, given, granted)
+        self._tell(task, given)
         promise = message.promise
         if promise is not None:
             self.when_durable(self.last_seq, lambda: promise.set(refusal))
         if message.reply_to is not None:
-            message.reply_to.tell(
-                Enlarged(task=message.task, grant=message.grant, refusal=refusal)
-            )
+            enlarged = Enlarged(task=task, grant=grant, refusal=refusal)
+            message.reply_to.tell(enlarged)
 
-    def _tell(self, task: str) -> None:
-        grants = self.state.grants.get(task, {})
-        message = Grants(task=task, grants=grants, samples=self.state.samples)
+    def _more(self, message: Enlarge) -> Amounts | str:
+        found = self._share(message.amounts)
+        return found if isinstance(found, str) else message.amounts
+
+    def _lowered(self, message: Enlarge, given: Given) -> Amounts | str:
+        """Lower limits; the task gives back what it does not use at its end."""
+        has: Amounts = {}
+        for amounts in given.grants.values():
+            has = add(has, amounts)
+        for name, limit in message.amounts.items():
+            if name not in has:
+                return f"it does not limit {name}: there is nothing to lower"
+            if limit >= has[name]:
+                return f"its limit of {name} is {has[name]}: `extend` raises it"
+        return {name: limit - has[name] for name, limit in message.amounts.items()}
+
+    def _tell(self, task: str, given: Given) -> None:
+        message = Grants(task=task, grants=given.grants, samples=self.state.samples)
         self.house.address(account(task)).tell(message)
+
+
+def _ours(given: Given, taken: tuple[str, ...]) -> Amounts:
+    """The sum of what an account took of the pool's own grants."""
+    total: Amounts = {}
+    for grant, amounts in given.grants.items():
+        if grant in taken and given.own(grant):
+            total = add(total, amounts)
+    return total

@@ -35,7 +35,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...] = ()
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True):
+class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far scratch was cut; the caller keeps it from one request to the next.
 
     Args:

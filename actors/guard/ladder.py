@@ -32,7 +32,7 @@ Stage: TypeAlias = Literal["nudge", "block", "stop"]
 ORDER: tuple[Stage, ...] = ("nudge", "block", "stop")
 
 
-class GuardState(msgspec.Struct, frozen=True, kw_only=True):
+class GuardState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The newest actions, and how far up the ladder a circle has come."""
 
     recent: tuple[Seen, ...] = ()

@@ -33,7 +33,7 @@ from .attempt import rules_of
 from .commands import Drive
 from .expiring import expiry_rows, no_expiry, remind
 from .looking import Looks, Rows
-from .rows import WAITS, ApprovalRow, approval_row, timer_row
+from .rows import WAITS, ApprovalRow, approval_row, no_timer, timer_row
 from .state import Op
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Approvals:
 
     def _fire(self, op: Op) -> None:
         task = self._task
-        row = timer_row(task.id, op.op, None)
+        row = no_timer(task.id, op.op, op.due)
         task.append(TimerFired(op=op.op), rows=[row])
         hit("timer.fired", task.subject(op))
 
@@ -282,7 +282,7 @@ class Approvals:
     def dropped(self, op: Op) -> list[Row]:
         """The row of a wait that nobody need end any more, if there is one."""
         if op.gate == "waiting":
-            return [timer_row(self._task.id, op.op, None)]
+            return [no_timer(self._task.id, op.op, op.due)]
         return self._closed(op, "dropped") if op.gate in ("asked", "approved") else []
 
     def used(self, op: Op) -> list[Row]:
@@ -308,7 +308,7 @@ class Approvals:
         )
         rows = [approval_row(row)]
         if op.gate == "asked" and op.expires is not None:
-            rows += no_expiry(self._task.id, op.op)
+            rows += no_expiry(self._task.id, op.op, op.asked_at, op.expires)
         return rows
 
 

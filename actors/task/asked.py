@@ -36,7 +36,7 @@ SHOWN = 200  # characters of a question in the reason of a pause
 KEY_VERSION = 1
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One question; of the task itself where `op` is 0. Times are since the epoch."""
 
     question: str

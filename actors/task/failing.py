@@ -31,7 +31,7 @@ class Wrong(msgspec.Struct, frozen=True, kw_only=True):
     parent: int
 
 
-class Failing(msgspec.Struct, frozen=True, kw_only=True):
+class Failing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What went wrong, by call; `newest` is the last exchange with a call in it."""
 
     newest: int = 0

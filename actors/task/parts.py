@@ -12,7 +12,7 @@ from .rest import Rest
 __all__ = ["Op", "PauseState", "Recovery", "Retry", "Shortage", "StepRecord"]
 
 
-class Op(msgspec.Struct, frozen=True, kw_only=True):
+class Op(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One operation of the running exchange, or one that is still open."""
 
     op: int
@@ -68,7 +68,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
         return isinstance(self.action, CallTool) and self.action.undoes is not None
 
 
-class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
+class StepRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far one step is; `result` is the accepted JSON text, `why` what stopped it.
 
     `attempt` is how often it was started, `tries` how often this attempt was tried
@@ -100,7 +100,7 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 0
 
 
-class PauseState(msgspec.Struct, frozen=True, kw_only=True):
+class PauseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a task waits, since which epoch, and what would end it.
 
     `left` is how many seconds its running step has left.
@@ -113,7 +113,7 @@ class PauseState(msgspec.Struct, frozen=True, kw_only=True):
     left: float | None = None
 
 
-class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+class Recovery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the pipeline of recovery stands; `declares` is its open model call.
 
     `asked` is the declaration that a person was shown, `confirmed` who passed it.

@@ -45,7 +45,7 @@ __all__ = ["Planning", "consent_about", "followed", "is_planning", "planned", "p
 WHY = 200  # characters of what set a look off
 
 
-class Planning(msgspec.Struct, frozen=True, kw_only=True):
+class Planning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How often a task was planned, what its plan is to be looked at for, and who asks.
 
     Args:

@@ -232,7 +232,8 @@ class Questions:
         )
         rows = [question_row(row)]
         if question.expires is not None:
-            rows += no_expiry(self._task.id, question.op)
+            at, expires = question.at, question.expires
+            rows += no_expiry(self._task.id, question.op, at, expires)
         return rows
 
     def _tool(self, op: Op) -> Tool | None:

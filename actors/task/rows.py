@@ -36,11 +36,13 @@ __all__ = [
     "approval_row",
     "deadline_rows",
     "ended_row",
+    "no_timer",
     "paused_row",
     "question_row",
     "queued_row",
     "said_of",
     "task_row",
+    "timer_key",
     "timer_row",
 ]
 
@@ -53,7 +55,7 @@ ENDED = ("completed", "failed", "cancelled", ERASED)  # of tasks that are no mor
 PASSIVE = ("paused", "waiting")  # statuses of rows of tasks that stopped on their own
 
 
-class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
+class TaskRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Status of a task as of its last stop or start; `output` is JSON text.
 
     `epoch` is the one that it paused in; `compensates` says that it takes effects back,
@@ -83,7 +85,7 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     offered: str = ""
 
 
-class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
+class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call that somebody is to approve, as its task sees it.
 
     `arguments` is JSON text. An answer is a row of its own until the task has taken
@@ -105,7 +107,7 @@ class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
     answered: float = 0.0
 
 
-class QuestionRow(msgspec.Struct, frozen=True, kw_only=True):
+class QuestionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A question to people, as its task sees it; of no call where `op` is 0.
 
     An answer is a row of its own until the task has taken it: `open` means that it
@@ -127,8 +129,8 @@ class QuestionRow(msgspec.Struct, frozen=True, kw_only=True):
     answered: float = 0.0
 
 
-class TimerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that waits until second `at` since the epoch, from its row's key on.
+class TimerRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A task that waits until second `at` since the epoch.
 
     With `warns` it does not: somebody is to be warned then that this expires.
     """
@@ -206,13 +208,20 @@ def queued_row(row: TaskRow) -> Row:
     return Row(space=TASK_ROWS, key=row.task, value=msgspec.json.encode(new))
 
 
-def timer_row(task: str, op: int, at: float | None) -> Row:
-    """The row of a wait for the time; None ends it. `op` 0 is the task's beginning."""
-    key = f"{task}/{op}"
-    if at is None:
-        return Row(space=TIMER_ROWS, key=key, value=None)
+def timer_key(at: float, task: str, op: int, warning: str = "") -> str:
+    """The key of a wait for second `at`: keys are in the order in which they come."""
+    return f"{at:017.6f}/{task}/{op}{warning}"
+
+
+def timer_row(task: str, op: int, at: float) -> Row:
+    """The row of a wait for the time. `op` 0 is the task itself."""
     value = msgspec.json.encode(TimerRow(task=task, at=at))
-    return Row(space=TIMER_ROWS, key=key, value=value)
+    return Row(space=TIMER_ROWS, key=timer_key(at, task, op), value=value)
+
+
+def no_timer(task: str, op: int, at: float) -> Row:
+    """That wait is over."""
+    return Row(space=TIMER_ROWS, key=timer_key(at, task, op), value=None)
 
 
 def deadline_rows(state: TaskState, reason: str) -> list[Row]:
@@ -223,7 +232,8 @@ def deadline_rows(state: TaskState, reason: str) -> list[Row]:
     deadline = state.task.deadline
     if deadline is None:
         return []
-    return [timer_row(state.task.task, 0, deadline if reason in WAITS else None)]
+    make = timer_row if reason in WAITS else no_timer
+    return [make(state.task.task, 0, deadline)]
 
 
 def approval_row(approval: ApprovalRow) -> Row:

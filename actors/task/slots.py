@@ -21,7 +21,7 @@ from ..protocol import (
     WindowIsClosed,
 )
 from . import asides
-from .rows import WAITS, timer_row
+from .rows import WAITS, no_timer, timer_row
 from .state import Op
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ class Slots:
         """Whether an operation may go on; if not, ask for its slot, and come back."""
         task = self._task
         if op.rest.until:
-            row = timer_row(task.id, op.op, None)
-            task.append(SlotCame(op=op.op), rows=[row])
+            task.append(SlotCame(op=op.op), rows=self.dropped(op))
             hit("slot.came", task.subject(op))
         rest, service = task.state.ops[op.op].rest, self._service(op)
         if op.rejected:
@@ -148,7 +147,8 @@ class Slots:
 
     def dropped(self, op: Op) -> list[Row]:
         """The row of a wait that nobody need end any more, if there is one."""
-        return [timer_row(self._task.id, op.op, None)] if op.rest.until else []
+        until = op.rest.until
+        return [no_timer(self._task.id, op.op, until)] if until else []
 
     def _service(self, op: Op) -> str:
         agent = self._task.agent

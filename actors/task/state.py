@@ -105,7 +105,7 @@ __all__ = [
 ]
 
 
-class TaskState(msgspec.Struct, frozen=True, kw_only=True):
+class TaskState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything a task must know to go on; bounded, however long it has run."""
 
     version: int = 0

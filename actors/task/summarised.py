@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Summarised", "after", "asked", "forgotten", "is_summary", "waiting"]
 
 
-class Summarised(msgspec.Struct, frozen=True, kw_only=True):
+class Summarised(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What requests show of exchanges that they hold no more, and what went wrong.
 
     `text` stands for the exchanges `since` to `until`. `failures` came in a row, and

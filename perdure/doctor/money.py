@@ -37,21 +37,26 @@ class Money:
     ) -> None:
         self._found = found
         self._granted: dict[str, int] = {}
+        self._given: dict[str, list[str]] = {}  # the grants of tasks that live
+        self._partly: set[str] = set()  # of which not all came from the pool
         self._returned: dict[str, tuple[int, int]] = {}
         self._imported: set[str] = set()  # another store's pool gave to these
         self._lopsided = False  # the account in hand was named already
         self.pool = Walk(reader, names.POOL, found, bodies, self._pooled)
 
-    def _pooled(self, _: Record, event: Event, before: Any, __: Any) -> None:
+    def _pooled(self, _: Record, event: Event, __: Any, ___: Any) -> None:
         match event:
-            case Granted(grant=grant, task=task, amounts=amounts):
+            case Granted(grant=grant, task=task, amounts=amounts, parent=parent):
                 self._granted[grant] = _sum((task, amounts))
+                self._given.setdefault(task, []).append(grant)
+                if parent or lowered(amounts):
+                    self._partly.add(task)
             case GrantReturned(task=task, amounts=amounts):
-                given = before.grants.get(task, {})
-                whole = not any(map(lowered, given.values()))
-                if whole and not any(grant in before.passed for grant in given):
+                given = self._given.pop(task, [])
+                if task not in self._partly:
                     # Of a sub-task's grant the pool has only its part back.
                     self._returned[task] = _sum(amounts), _names(given)
+                self._partly.discard(task)
 
     def queued(self, _: Record, event: Event, __: Any, ___: Any) -> None:
         """Hear of tasks that came from another store, whose pool gave them grants."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from ..actors import names
-from ..actors.admission.queue import Place, QueueState, apply
+from ..actors.admission.place import Place
+from ..actors.admission.queue import MOVES, QueueState, apply, placed
+from ..actors.admission.resting import places_of
 from ..actors.budget import account
-from ..actors.events import TaskSubmitted, task_of
+from ..actors.events import TaskQueued, TaskRecalled, TaskSubmitted, task_of
 from ..actors.task import state as task_state
 from ..actors.task.rows import ENDED, TaskRow, ended_row, task_row
-from ..folds import event_of, fold
+from ..folds import event_of, fold, whole
 from ..storage.erasure import digests_in
 from ..storage.errors import StorageError
 from ..storage.reader import Reader
@@ -21,18 +23,51 @@ PAGE = 1_000  # records
 
 
 class Standing:
-    """Which tasks have not ended, by the queue; none where it cannot be read."""
+    """Which tasks have not ended, by the queue; none where it cannot be read.
+
+    Who rests does so where the log says, whatever its row; where not all of the log can
+    be read, by its row.
+    """
 
     def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._rests: dict[str, Place] | None = {}
+        queue = QueueState()
         try:
-            queue = fold(reader, names.ADMISSION, QueueState(), apply)
+            for _, event in whole(reader, names.ADMISSION):
+                if isinstance(event, TaskRecalled):
+                    self._rests.pop(event.task, None)
+                elif isinstance(event, (*MOVES, TaskQueued)):
+                    place = placed(queue, event)
+                    if place.rests:
+                        self._rests[event.task] = place
+                queue = apply(queue, event)
         except Exception:  # a record, or whatever a fold trips over
-            queue = QueueState()
+            self._rests = None
+            queue = _newest(reader)
         self._places = queue.tasks
 
     def place(self, task: str) -> Place | None:
         """Where a task stands; None once it has ended, or if there is none."""
-        return self._places.get(task)
+        return self._places.get(task) or self.resting(task)
+
+    def resting(self, task: str) -> Place | None:
+        """Where a task rests; None where it does not."""
+        if task in self._places:
+            return None
+        if self._rests is not None:
+            return self._rests.get(task)
+        try:
+            return places_of(self._reader, [task]).get(task)
+        except msgspec.MsgspecError:
+            return None
+
+
+def _newest(reader: Reader) -> QueueState:
+    try:
+        return fold(reader, names.ADMISSION, QueueState(), apply)
+    except Exception:  # as above
+        return QueueState()
 
 
 def renewed_row(

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from ..actors import names
-from ..actors.events import Quarantined, QuarantineLifted, TaskParked
+from ..actors.admission.place import Place
+from ..actors.events import Quarantined, QuarantineLifted, TaskParked, TaskRecalled
 from ..errors import Misuse
 from ..folds import event_of
 from ..storage.address import Address
@@ -40,7 +41,7 @@ PAGE = 1_000  # records
 
 _SNAPSHOTS = ("snapshot_checksum", "snapshot_ahead", "snapshot_differs")
 _ROWS = ("row_unreadable", "row_differs", "row_missing")
-_PARKS = ("checksum", "gap", "body", "history", "money", "grant", *_ROWS, "not_queued")
+_PARKS = ("checksum", "gap", "body", "history", "money", "grant", *_ROWS)
 _LEFT = ("file", "unreadable", "unknown_type", "newer_schema", "no_upgrade")
 _TASK = re.compile(r"(?:^|\W)task[/ ]([^/ ]+)")
 _SNAPSHOT = re.compile(r"snapshot of (\S+) at (\d+)")
@@ -149,6 +150,9 @@ class _Repair(Owned):
         if found.kind in ("row_of_none", "left_open", "row_unreadable"):
             return self._take_row(found)
         item = _item(found)
+        rests = self._standing.resting(item.task)
+        if found.kind == "not_queued" and rests is not None:
+            return self._renew_place(found, rests)
         if not item.task and found.kind != "blob_orphaned":
             return None  # of what all tasks share, nothing can be set aside
         return self._write(item, b"")
@@ -238,6 +242,20 @@ class _Repair(Owned):
         row = Row(space=names.TASK_ROWS, key=task, value=new)
         return self._write(item, old or b"", rows=[row])
 
+    def _renew_place(self, found: Finding, place: Place) -> Item:
+        """Write the row of a place in the queue anew, as the log has it."""
+        item = _item(found)
+        old = self.reader.row(names.PLACES, item.task)
+        row = _resting(item.task, place)
+        taken: Taken = "" if old is None else "row"
+        item = msgspec.structs.replace(
+            item,
+            name=f"{names.PLACES}/{item.task}",
+            taken=taken,
+            instead=blob_digest(row.value or b""),
+        )
+        return self._write(item, old or b"", rows=[row])
+
     # ── out of it ────────────────────────────────────────────────────────────────
 
     def liftable(self, word: str) -> Item:
@@ -283,7 +301,7 @@ class _Repair(Owned):
         if place is not None and _parks(item):
             item = msgspec.structs.replace(item, parked=True)
             if place.where != "parked" and item.task not in self.parked:
-                also = [(self.admission, [self._park(item)])]
+                also = [(self.admission, self._park(item, place))]
                 self.parked.append(item.task)
         kept = [*rows_of(item, body), *rows]
         self.append(
@@ -294,17 +312,21 @@ class _Repair(Owned):
         )
         return item
 
-    def _park(self, item: Item) -> Draft:
+    def _park(self, item: Item, place: Place) -> list[Draft]:
         task, reason = item.task, why(item)
         parked = TaskParked(
             task=task, status="parked", reason=reason, ends_with="resume"
         )
-        row = renewed_row(self.reader, task, self._standing.place(task), reason)
-        draft = self.draft(names.ADMISSION, parked)
-        if row is None:
-            return draft
-        kept = Row(space=names.TASK_ROWS, key=task, value=row)
-        return msgspec.structs.replace(draft, rows=(kept,))
+        rests = msgspec.structs.replace(place, where="parked", lacks_agent=False)
+        rows = [_resting(task, rests)]
+        row = renewed_row(self.reader, task, place, reason)
+        if row is not None:
+            rows.append(Row(space=names.TASK_ROWS, key=task, value=row))
+        draft = self.draft(names.ADMISSION, parked, rows)
+        if self._standing.resting(task) is None:
+            return [draft]
+        recalled = self.draft(names.ADMISSION, TaskRecalled(task=task, place=place))
+        return [recalled, msgspec.structs.replace(draft, version=draft.version + 1)]
 
     def _apart(self, item: Item, body: bytes) -> Item:
         """The item under an id of its own: what was held before stays held."""
@@ -316,6 +338,10 @@ class _Repair(Owned):
             base = item_id(item.kind, item.where, item.what)
             item = msgspec.structs.replace(item, id=f"{base}-{number}")
         raise AssertionError
+
+
+def _resting(task: str, place: Place) -> Row:
+    return Row(space=names.PLACES, key=task, value=msgspec.json.encode(place))
 
 
 def why(item: Item) -> str:

@@ -12,13 +12,16 @@ from typing import Any
 import msgspec
 
 from ..actors import names
-from ..actors.admission.queue import Place
+from ..actors.admission.place import Place
+from ..actors.admission.queue import MOVES, placed
 from ..actors.admission.vetting import differences
 from ..actors.agent import Agent
 from ..actors.definition import held_by, in_words
+from ..actors.events import Event, TaskQueued, TaskRecalled
 from ..actors.task.rows import ENDED, ERASED, TaskRow
 from ..storage.errors import StorageError
 from ..storage.reader import Reader
+from ..storage.records import Record
 from .report import Findings, Held
 from .walk import Each, Walk, fold_of
 
@@ -42,7 +45,9 @@ class Tasks:
         self._reader = reader
         self._found = found
         self._agents = agents
-        self.queue = Walk(reader, names.ADMISSION, found, bodies, queued)
+        self.queue = Walk(reader, names.ADMISSION, found, bodies, self._queued)
+        self._heard = queued
+        self._rests: dict[str, Place] = {}
         self._suspects: set[str] = set()
         self._rowless: set[str] = set()
         self.held: list[Held] = []
@@ -123,21 +128,39 @@ class Tasks:
         return bool(first) and first[0].type == "TaskErased"
 
     def _check_queue(self, task: str) -> None:
-        if not self.queue.whole or task in self.queue.state.tasks:
+        if not self.queue.whole or self._stands(task):
             return
         self.queue.on()
-        if not self.queue.whole or task in self.queue.state.tasks:
+        if not self.queue.whole or self._stands(task):
             return
         value = self._reader.row(names.TASK_ROWS, task)  # or it has ended since
         row = msgspec.json.decode(value or b"null", type=TaskRow | None)
         if row is not None and row.status not in ENDED:
             self._found.add("not_queued", f"task {task}", f"status {row.status}")
 
+    def _queued(self, record: Record, event: Event, before: Any, after: Any) -> None:
+        """Keep where the queue has those that rest."""
+        if self._heard is not None:
+            self._heard(record, event, before, after)
+        if isinstance(event, TaskRecalled):
+            self._rests.pop(event.task, None)
+        elif isinstance(event, (*MOVES, TaskQueued)):
+            place = placed(before, event)
+            if place.rests:
+                self._rests[event.task] = place
+
+    def _stands(self, task: str) -> bool:
+        """Whether the queue knows a task: in its state, or by the row of its place."""
+        if task not in self._rests:
+            return task in self.queue.state.tasks
+        value = self._reader.row(names.PLACES, task)
+        return value == msgspec.json.encode(self._rests[task])
+
     def end(self) -> None:
         """See which of the live tasks this code, and these agents, can go on with."""
         if not self.queue.whole:
             return
-        for task, place in self.queue.state.tasks.items():
+        for task, place in {**self._rests, **self.queue.state.tasks}.items():
             self.live += 1
             why = self._unloadable(task) if task in self._suspects else ""
             why = why or self._without_agent(task, place)

@@ -336,7 +336,8 @@ def test_a_task_that_is_woken_as_it_stops_is_shown_as_queued() -> None:
             for record in records[read:]:
                 state = apply_queue(state, decode(record))
                 stopped = isinstance(decode(record), TaskPassivated)
-                if stopped and state.tasks[task.id].woken:
+                place = state.tasks.get(task.id)
+                if stopped and place is not None and place.woken:
                     row = json.loads(house.store.rows[names.TASK_ROWS][task.id])
                     assert row["status"] == "queued"
                     seen += 1

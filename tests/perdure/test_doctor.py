@@ -277,16 +277,15 @@ def left_open(at: Planted) -> str:
 
 
 def not_queued(at: Planted) -> str:
-    last = record_of(at.path, QUEUE, "TaskLeft")
-    with open_reader(at.path) as reader:
-        last = next(
-            one
-            for one in reader.stretch(QUEUE, 0, 1_000)
-            if one.type == "TaskLeft" and at.dropped in one.body.decode()
-        )
-    at.seal(QUEUE, "TaskQueued")  # no snapshot of the queue any more
-    left = {"task": at.waits, "status": "completed"}
-    reseal(at.path, last, body=msgspec.json.encode(left))
+    at.sql("DELETE FROM rows WHERE space = 'place' AND key = '{waits}'")
+    return f"task {at.waits}"
+
+
+def not_queued_there(at: Planted) -> str:
+    at.sql(
+        "UPDATE rows SET value = json_set(value, '$.priority', 7) "
+        "WHERE space = 'place' AND key = '{waits}'"
+    )
     return f"task {at.waits}"
 
 
@@ -340,6 +339,7 @@ PLANTS: list[tuple[str, Callable[[Planted], str]]] = [
     ("row_differs", row_differs_key),
     ("left_open", left_open),
     ("not_queued", not_queued),
+    ("not_queued", not_queued_there),
     ("file", file),
     ("file", file_names),
 ]

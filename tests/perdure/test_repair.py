@@ -165,7 +165,7 @@ HARMS: dict[str, Callable[[Live], object]] = {
 
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_harmed_task_is_parked_and_the_others_run(live: Live, harm: str) -> None:
-    others = "SELECT * FROM rows WHERE space NOT IN ('task', 'quarantined')"
+    others = "SELECT * FROM rows WHERE space NOT IN ('task', 'place', 'quarantined')"
     with editing(live.path) as db:
         before = set(db.execute(others))
     HARMS[harm](live)

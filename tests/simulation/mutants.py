@@ -18,7 +18,7 @@ from perdure.actors.admission.answers import Answers
 from perdure.actors.admission.queue import apply as apply_queue
 from perdure.actors.budget import actor as account_actor
 from perdure.actors.budget.actor import Account
-from perdure.actors.budget.pool import Pool
+from perdure.actors.budget.pool import Given, Pool
 from perdure.actors.context import build as context_build
 from perdure.actors.durable import Durable
 from perdure.actors.events import EffectRegistered, Granted, TaskPassivated
@@ -332,11 +332,13 @@ def give_a_grant_twice() -> Any:
     allocate = Pool.handle
 
     def generous(pool: Pool, message: Any) -> None:
-        if type(message).__name__ == "FetchGrants" and pool.state.grants:
-            task = message.task
-            for grant, amounts in pool.state.grants.get(task, {}).items():
-                pool.append(Granted(grant=grant, task=task, amounts=amounts))
+        if type(message).__name__ == "FetchGrants":
+            pool._look(message.task, lambda given, _: again(pool, message.task, given))
         allocate(pool, message)
+
+    def again(pool: Pool, task: str, given: Given) -> None:
+        for grant, amounts in given.grants.items():
+            pool.append(Granted(grant=grant, task=task, amounts=amounts))
 
     return patch.object(Pool, "handle", generous)
 

@@ -10,7 +10,8 @@ import pytest
 
 from perdure import Baseline
 from perdure.actors.admission.gate import Gate
-from perdure.actors.admission.queue import Place, QueueState
+from perdure.actors.admission.place import Place
+from perdure.actors.admission.queue import QueueState
 from perdure.storage.records import Record
 from tests.actors.admission.test_strikes import records
 
@@ -44,6 +45,12 @@ class Admission:
         place = Place(agent="a", group="", priority=0, place=1, epoch=1, where="active")
         self.state = QueueState(tasks={"t": place})
         self.found: Callable[[Any], None] | None = None
+
+    def place(self, task: str) -> Place | None:
+        return self.state.tasks.get(task)
+
+    def read_about(self, of: Any, run: Any, then: Callable[[Any], None]) -> None:
+        self.found = then
 
     def address(self, name: str) -> None:
         return

@@ -21,6 +21,7 @@ from perdure.actors.events import (
     TaskQueued,
     TaskWoken,
 )
+from tests.actors.admission.line import Line
 
 NONE = frozenset[str]()
 NOW = 1_700_000_000.0
@@ -37,10 +38,7 @@ def activated(task: str, epoch: int = 1, order: str = "run") -> TaskActivated:
 
 
 def fold(*events: Event, state: QueueState | None = None) -> QueueState:
-    state = state or QueueState()
-    for event in events:
-        state = apply(state, event)
-    return state
+    return Line(state=state or QueueState()).after(*events).state
 
 
 FIVE = fold(*(queued(str(n)) for n in range(1, 6)))
@@ -63,14 +61,13 @@ def test_higher_priority_goes_first_and_equals_by_submission() -> None:
 
 def test_a_task_that_waited_comes_back_to_its_old_place() -> None:
     # B66
-    state = fold(
+    line = Line(state=FIVE).after(
         activated("1", 1),
         TaskPassivated(task="1", waiting=True),
         activated("2", 1),
-        state=FIVE,
     )
-    assert due(state, slots=2, held=NONE, now=NOW) == ["3"]
-    state = fold(TaskWoken(task="1", order="resume", by="me"), state=state)
+    assert due(line.state, slots=2, held=NONE, now=NOW) == ["3"]
+    state = line.after(TaskWoken(task="1", order="resume", by="me")).state
     assert due(state, slots=2, held=NONE, now=NOW) == ["1"]
     assert state.tasks["1"].order == "resume"
 
@@ -100,15 +97,14 @@ def test_a_wake_that_meets_an_active_task_is_kept_for_its_end() -> None:
 
 
 def test_an_old_wake_does_not_wake_again() -> None:
-    state = fold(
+    line = Line(state=FIVE).after(
         activated("1", 1),
         TaskPassivated(task="1", waiting=True),
         TaskWoken(task="1", order="resume", by="me"),
         TaskActivated(task="1", epoch=2, since=2, order="resume", by="me"),
         TaskPassivated(task="1", waiting=True),
-        state=FIVE,
     )
-    assert state.tasks["1"].where == "waiting"
+    assert line.place("1").where == "waiting"
 
 
 def test_a_cancelled_task_needs_no_free_slot() -> None:
@@ -144,15 +140,15 @@ def test_events_of_other_streams_are_refused() -> None:
 
 def test_only_somebody_who_has_it_go_on_gives_recoveries_back() -> None:
     # What a task waited for has come: that says nothing about its crashes.
-    stopped = fold(
-        activated("1", 1), TaskPassivated(task="1", waiting=True), state=FIVE
+    stopped = Line(state=FIVE).after(
+        activated("1", 1), TaskPassivated(task="1", waiting=True)
     )
     for order, forgiven in (("again", False), ("resume", True), ("cancel", True)):
         woken = TaskWoken(task="1", order=order, by="me")  # type: ignore[arg-type]
-        assert fold(woken, state=stopped).tasks["1"].forgiven is forgiven
-    resumed = fold(TaskWoken(task="1", order="resume", by="me"), state=stopped)
+        assert stopped.after(woken).place("1").forgiven is forgiven
+    resumed = stopped.after(TaskWoken(task="1", order="resume", by="me"))
     again = TaskActivated(task="1", epoch=2, since=2, order="resume", by="me")
-    assert not fold(again, state=resumed).tasks["1"].forgiven
+    assert not resumed.after(again).place("1").forgiven
 
 
 def test_groups_that_wait_get_slots_in_turn_however_many_tasks_they_have() -> None:
@@ -194,16 +190,13 @@ def test_a_group_that_comes_later_does_not_catch_up_on_what_it_missed() -> None:
 
 def test_a_group_that_slept_does_not_catch_up_on_what_it_missed() -> None:
     asleep = [f"z-{n}" for n in range(8)]
-    state = waiting(*asleep)
+    line = Line(state=waiting(*asleep))
     for task in asleep:
-        sleeps = TaskPassivated(task=task, waiting=True)
-        state = fold(activated(task), sleeps, state=state)
-    state = fold(*(queued(f"a-{n}", group="a") for n in range(60)), state=state)
-    state, _ = served(state, 40)
-    for task in asleep:
-        wakes = TaskWoken(task=task, order="again", by="timer")
-        state = fold(wakes, state=state)
-    assert served(state, 8)[1].count("z") <= 5
+        line = line.after(activated(task), TaskPassivated(task=task, waiting=True))
+    line = line.after(*(queued(f"a-{n}", group="a") for n in range(60)))
+    line = Line(state=served(line.state, 40)[0], rests=line.rests)
+    wakes = (TaskWoken(task=task, order="again", by="timer") for task in asleep)
+    assert served(line.after(*wakes).state, 8)[1].count("z") <= 5
     # Nor does a group that comes anew beside one that sleeps.
     state, _ = served(fold(*(queued(f"c-{n}", group="c") for n in range(9))), 3)
     state = fold(queued("s-1", group="s"), activated("s-1"), state=state)
@@ -298,10 +291,10 @@ def test_however_many_groups_come_and_go_few_are_remembered() -> None:
 @pytest.mark.parametrize("ends_with", [UPGRADE, ADOPT])
 def test_a_task_is_unfit_from_its_parking_until_it_is_woken(ends_with: str) -> None:
     parked = TaskParked(task="1", status="parked", reason="r", ends_with=ends_with)
-    state = fold(parked, state=FIVE)
-    assert (state.tasks["1"].unfit, state.tasks["2"].unfit) == (True, False)
+    line = Line(state=FIVE).after(parked)
+    assert (line.place("1").unfit, line.place("2").unfit) == (True, False)
     woken = TaskWoken(task="1", order="resume", by="operator")
-    assert not fold(woken, state=state).tasks["1"].unfit
+    assert not line.after(woken).place("1").unfit
 
 
 def test_what_a_task_goes_on_under_is_remembered_until_it_changes_again() -> None:

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from perdure.actors.admission.queue import LAG, QueueState, apply, due
+from perdure.actors.admission.queue import LAG, QueueState, due
 from perdure.actors.events import (
     Event,
     TaskActivated,
@@ -20,6 +20,7 @@ from perdure.actors.events import (
     TaskQueued,
     TaskWoken,
 )
+from tests.actors.admission.line import Line
 
 NOW = 1_700_000_000.0
 PASSED = 1 + LAG  # starts of another group while one of the same priority waits
@@ -46,13 +47,17 @@ class QueueAgainstList(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = QueueState()
+        self.line = Line()
         self.tasks: list[Known] = []
         self.epochs: Counter[str] = Counter()
         self.passed: Counter[tuple[int, str, str]] = Counter()  # priority, whom, by
 
     def fold(self, event: Event) -> None:
-        self.state = apply(self.state, event)
+        self.line = self.line.after(event)
+
+    @property
+    def state(self) -> QueueState:
+        return self.line.state
 
     def waiting(self, priority: int) -> set[str]:
         return {
@@ -182,9 +187,15 @@ class QueueAgainstList(RuleBasedStateMachine):
 
     @invariant()
     def everybody_is_where_the_list_says(self) -> None:
-        assert list(self.state.tasks) == [one.name for one in self.tasks]
+        places = self.line.places
+        assert list(places) == [one.name for one in self.tasks]
         for one in self.tasks:
-            assert self.state.tasks[one.name].where == one.where
+            assert places[one.name].where == one.where
+
+    @invariant()
+    def who_rests_takes_no_room(self) -> None:
+        known = [one.name for one in self.tasks if one.where in ("queued", "active")]
+        assert list(self.state.tasks) == known
 
     @invariant()
     def a_snapshot_holds_all_of_it(self) -> None:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from perdure.actors.budget.pool import PoolState, apply_pool, share
+from perdure.actors.budget.pool import Given, PoolState, apply_pool, share
 from perdure.actors.events import Granted, GrantReturned, PoolOpened, TaskClosed
 
 
@@ -11,8 +12,7 @@ def pool(**limits: int) -> PoolState:
 
 
 def granted(state: PoolState, task: str, **amounts: int) -> PoolState:
-    grant = f"{task}/{len(state.grants.get(task, {}))}"
-    return apply_pool(state, Granted(grant=grant, task=task, amounts=amounts))
+    return apply_pool(state, Granted(grant=f"{task}/0", task=task, amounts=amounts))
 
 
 def test_what_the_task_limits_is_granted_whole_and_the_rest_shared() -> None:
@@ -40,7 +40,6 @@ def test_what_comes_back_can_be_granted_again_and_what_was_used_cannot() -> None
     state = apply_pool(state, GrantReturned(task="a", amounts={"tokens": 25}))
     assert share(state, {"tokens": 65}, active=1) == {"tokens": 65}
     assert isinstance(share(state, {"tokens": 66}, active=1), str)
-    assert state.grants == {}
 
 
 def test_what_a_task_used_beyond_its_grants_is_not_given_away_again() -> None:
@@ -52,9 +51,22 @@ def test_what_a_task_used_beyond_its_grants_is_not_given_away_again() -> None:
 
 
 def test_several_grants_of_a_task_are_kept_by_id() -> None:
-    state = granted(granted(pool(), "a", tokens=1), "a", tokens=2)
-    assert state.grants == {"a": {"a/0": {"tokens": 1}, "a/1": {"tokens": 2}}}
-    assert (state.out, state.version) == ({"tokens": 3}, 3)
+    first = Granted(grant="a/0", task="a", amounts={"tokens": 1}, parent="b")
+    more = Granted(grant="a/1", task="a", amounts={"tokens": 2})
+    given = Given().plus(first).plus(more)
+    assert given.grants == {"a/0": {"tokens": 1}, "a/1": {"tokens": 2}}
+    assert [grant for grant in given.grants if given.own(grant)] == ["a/1"]
+    state = apply_pool(apply_pool(pool(), first), more)
+    assert (state.out, state.version) == ({"tokens": 2}, 3)
+
+
+def test_the_state_of_a_pool_does_not_grow_with_its_tasks() -> None:
+    one, many = pool(tokens=10**9), pool(tokens=10**9)
+    one = granted(one, "t-000", tokens=1)
+    for n in range(100):
+        many = granted(many, f"t-{n:03}", tokens=1)
+    sizes = [len(msgspec.json.encode(state)) for state in (one, many)]
+    assert sizes[1] - sizes[0] < 10  # the digits of what is out, and of the version
 
 
 def test_an_overdrawn_pool_shares_nothing() -> None:

@@ -40,7 +40,7 @@ CATCHING: dict[str, tuple[int, ...]] = {
     "restart_without_backoff": (3, 4, 9),
     "send_again_on_down": (110, 115, 134, 170),
     "probe_while_the_worker_lives": (68, 306, 339, 353),
-    "believe_an_absence_at_once": (616, 77, 102, 255),
+    "believe_an_absence_at_once": (46, 713),
     "a_new_key_for_each_attempt": (4, 134, 54, 80),
     "accept_every_answer": (0, 1, 2),
     "grant_without_limit": (1, 3, 5),

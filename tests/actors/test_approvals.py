@@ -306,7 +306,7 @@ def answering(house: House, task: str) -> Callable[[], None]:
     def step() -> None:
         for key, value in house.store.rows.get(names.APPROVALS, {}).items():
             row = json.loads(value)
-            if key not in sent and row["status"] == "open":
+            if key not in sent and row.get("status", "open") == "open":
                 sent.add(key)
                 message = Answer(
                     approval=key,

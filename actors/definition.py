@@ -217,8 +217,8 @@ def _changes(old: Definition, new: Definition) -> Iterator[Change]:
     if old.output != new.output:
         yield Change(field="output", said="has another schema")
     if old.rules != new.rules:
-        said = "changed; a task keeps those that it was given"
-        yield Change(field="rules", said=said)
+        said = "changed; a task keeps those it was given, and new ones bind it too"
+        yield Change(field="rules", said=said, compatible=True)
 
 
 def _tool_changes(name: str, old: ToolForm, new: ToolForm | None) -> Iterator[Change]:

@@ -59,6 +59,7 @@ WINDOW = 50  # operations on either side of the one whose rate is taken
 OFF = 1 / 30  # of the longest file, at most
 SHORT_OFF = 0.15  # where snapshots are much of it
 TIMEOUT = 600.0  # seconds of a run, or of what comes after retention
+REST = 6.0  # seconds
 SETTLE = 60.0  # seconds for the file to be cut, at most
 
 
@@ -215,6 +216,7 @@ def shrink(path: Path, task: str) -> dict[str, Any]:
     with Runtime(path, baseline=rules, log=log, retention=0.001) as runtime:
         _until(lambda: '"over": true' in _text(log) or '"over":true' in _text(log))
         dropped = time.perf_counter() - begin
+        time.sleep(REST)  # the file is packed and cut while nothing else is done
         _until(lambda: _free(path) < 64, SETTLE)
         status = runtime.wait(task, timeout=1.0).status
     return {

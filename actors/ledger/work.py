@@ -261,8 +261,7 @@ def used(
     price: Price | None = None,
 ) -> Amounts:
     """The amounts of one attempt that ran."""
-    milliseconds = round(seconds * 1000)
-    spent: Amounts = {"milliseconds": milliseconds} if milliseconds else {}
+    spent: Amounts = {"milliseconds": round(seconds * 1000)}
     if kind == "tool":
         return {**spent, "tool_calls": 1, f"tool:{name}": 1}
     if usage is None:

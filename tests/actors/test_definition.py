@@ -194,14 +194,16 @@ def number(name: int) -> str:
             "accept all_of(passes, strict) added",
         ),
         (agent(output=Report), "output has another schema"),
-        (
-            agent(rules=[Rule(says="no x", forbid=("x",))]),
-            "rules changed; a task keeps those that it was given",
-        ),
     ],
 )
 def test_a_task_does_not_go_on_by_itself_over(new: Agent, words: str) -> None:
     assert told(new) == {words: False}
+
+
+def test_rules_may_change_and_bind_the_tasks_there_are() -> None:
+    assert told(agent(rules=[Rule(says="no x", forbid=("x",))])) == {
+        "rules changed; a task keeps those it was given, and new ones bind it too": True
+    }
 
 
 def test_an_undo_that_is_gone_is_held_and_so_is_another_class_of_it() -> None:

@@ -550,7 +550,7 @@ def test_a_check_that_the_planner_lost_is_no_pass() -> None:
     task = house.submit(goal=GOAL)
     assert house.until(lambda: bool(of(house, task.id, PlanMade)))
     house.kill()
-    house.reopen(agent(Model(said), Planner(triggers=())))
+    house.reopen(agent(Model(said), Planner(triggers=()), adopt=True))
     result = house.finish(task.id)
     assert (result.status, result.reason) == ("paused", "acceptance_error")
     assert "lost the check 'rows'" in result.detail
@@ -568,7 +568,14 @@ def test_a_step_whose_agent_lost_its_plan_is_not_complete(planner: Any) -> None:
     kept: dict[str, Any] = {} if planner is None else {"planner": planner}
     model, tools = Scripted(Model(KEEP)), [look]
     house.reopen(
-        Agent(name="agent", instructions="Work.", model=model, tools=tools, **kept)
+        Agent(
+            name="agent",
+            instructions="Work.",
+            model=model,
+            tools=tools,
+            adopt=True,
+            **kept,
+        )
     )
     result = house.finish(task.id)
     assert (result.status, result.reason) == ("paused", "acceptance_error")
@@ -710,13 +717,14 @@ def test_an_agent_that_lost_its_planner_says_so() -> None:
     house = House(agent(Model(TWO, KEEP)))
     task = house.submit(goal=GOAL)
     house.kill()
-    plain = Agent(name="agent", instructions="Work.", model=Scripted(Model(TWO)))
+    model = Scripted(Model(TWO))
+    plain = Agent(name="agent", instructions="Work.", model=model, adopt=True)
     house.reopen(plain)
     result = house.finish(task.id)
     assert (result.status, result.reason) == ("paused", "plan")
     assert result.detail == "no plan passed: the agent has no planner any more"
     house.kill()
-    house.reopen(agent(Model(TWO, KEEP)))
+    house.reopen(agent(Model(TWO, KEEP), adopt=True))
     house.runtime.resume(task.id, by="operator")
     assert house.finish(task.id).status == "completed"
 

@@ -448,7 +448,7 @@ def test_a_cancel_at_any_moment_ends_parent_and_sub_task(seed: int) -> None:
     assert left <= {"cancelled", "completed"}
     assert unbalanced(house.store) == []
     books = json.loads(house.store.rows[names.TASK_ROWS][task.id])["books"]
-    assert books["spent"].get("tool:send", 0) == len(world.sent)
+    assert books.get("spent", {}).get("tool:send", 0) == len(world.sent)
 
 
 @pytest.mark.parametrize("money", [{}, {"budget": {"model_calls": 3}}])

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from perdure import CannotTell, Happened, tool
-from perdure.actors.events import EVENTS, EffectRecorded, EffectRegistered
+from perdure.actors.events import EVENTS, EffectRecorded, EffectRegistered, StepStarted
 from perdure.actors.executor import beat
 from perdure.actors.model import ModelReply
+from perdure.actors.task.actor import Task
 from perdure.models import Scripted
 from perdure.storage.codec import Codec
 from perdure.storage.errors import Undecodable
@@ -332,19 +333,19 @@ def test_an_async_tool_that_blocks_the_loop_does_not_hold_up_the_models(
 # ── what cannot be read ──────────────────────────────────────────────────────────
 
 
-def test_a_record_that_hangs_whoever_reads_it_costs_only_its_own_task(
+def test_a_record_that_hangs_whoever_folds_it_costs_only_its_own_task(
     tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worlds = [World() for _ in range(100)]
     agents = [job(world, name=f"a{n}") for n, world in enumerate(worlds)]
-    decode = Codec.decode
+    fold = Task.fold
 
-    def decode_or_hang(self: Codec, record: Record) -> Any:
-        if record.stream == "task/t-50" and record.type == "StepStarted":
+    def fold_or_hang(self: Task, state: Any, event: Any) -> Any:
+        if self.id == "t-50" and isinstance(event, StepStarted):
             gate.stand()
-        return decode(self, record)
+        return fold(self, state, event)
 
-    monkeypatch.setattr(Codec, "decode", decode_or_hang)
+    monkeypatch.setattr(Task, "fold", fold_or_hang)
     with opened(tmp_path / "t.db", *agents, active=100) as runtime:
         ids = iter(range(100))
         runtime._house.new_id = lambda: f"t-{next(ids)}"

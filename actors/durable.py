@@ -154,17 +154,8 @@ class Durable(Actor, Generic[S]):
         read: list[Event] = []
         for event in events:
             version += 1
-            kind, schema, body, as_read = self.house.codec.settle(event)
-            drafts.append(
-                Draft(
-                    stream=self.stream,
-                    version=version,
-                    type=kind,
-                    schema_version=schema,
-                    body=body,
-                )
-            )
-            assert isinstance(as_read, Event)
+            draft, as_read = self._encoded(self.stream, version, event)
+            drafts.append(draft)
             read.append(as_read)
         if rows or blobs:
             drafts[-1] = msgspec.structs.replace(
@@ -186,10 +177,15 @@ class Durable(Actor, Generic[S]):
 
     def draft(self, stream: str, version: int, event: Event) -> Draft:
         """Encode one event for a stream."""
-        kind, schema, body = self.house.codec.encode(event)
-        return Draft(
+        return self._encoded(stream, version, event)[0]
+
+    def _encoded(self, stream: str, version: int, event: Event) -> tuple[Draft, Event]:
+        kind, schema, body, read = self.house.codec.settle(event)
+        assert isinstance(read, Event)
+        draft = Draft(
             stream=stream, version=version, type=kind, schema_version=schema, body=body
         )
+        return draft, read
 
     def snapshot(self, reason: str) -> None:
         """Have the state kept as it is now; `reason` says why (B30)."""

@@ -139,9 +139,12 @@ class BackgroundThread:
             return
         if self._due is None:
             self._due = time.monotonic() + within
+        self._arm(within)
+
+    def _arm(self, seconds: float) -> None:
         if not self._armed:
             self._armed = True
-            self._timers.call_later(within, self._look)
+            self._timers.call_later(seconds, self._look)
 
     def _look(self) -> None:
         # A run in between did what the timer was set for, and later wishes are later.
@@ -152,9 +155,8 @@ class BackgroundThread:
         left = due - time.monotonic()
         if left <= 0:
             self.wake()
-        elif not self._armed:
-            self._armed = True
-            self._timers.call_later(left, self._look)
+        else:
+            self._arm(left)
 
     def stop(self, timeout: float) -> bool:
         """Let the step run dry, then end; False if it takes over `timeout` seconds."""

@@ -87,7 +87,9 @@ def fitted(
 
 def lessons(name: str, asked: Amounts, used: Amounts, *, reported: bool) -> Samples:
     """What a call that came back teaches; `asked` is its estimate as it was made."""
-    found: Samples = {name: (used.get("milliseconds", 0),)}
+    found: Samples = {}
+    if "milliseconds" in used:
+        found[name] = (used["milliseconds"],)
     estimate = asked.get("input_tokens", 0)
     if reported and estimate and used.get("input_tokens"):
         scale = -(-used["input_tokens"] * THOUSAND // estimate)

@@ -198,7 +198,7 @@ def view_of(task: str, state: TaskState, calls: Sequence[_Call]) -> PolicyView:
         )
         for one in state.steps
     )
-    ended = _done(calls)
+    ended = [(one.op, _done(one)) for one in calls]
     people = [one for _, one in sorted(state.steering.items())]
     said = [f"{one.by} says: {one.text}" for one in people]
     return PolicyView(
@@ -213,44 +213,24 @@ def view_of(task: str, state: TaskState, calls: Sequence[_Call]) -> PolicyView:
             for one in state.steps
             if one.status == "completed"
         },
-        last=tuple(
-            [
-                done
-                for call, done in zip(calls, ended, strict=True)
-                if call.op >= choice.exchange > 0
-            ]
-        ),
-        recent=tuple(ended[-RECENT:]),
+        last=tuple(done for op, done in ended if op >= choice.exchange > 0),
+        recent=tuple(done for _, done in ended[-RECENT:]),
         count=choice.finished,
         notes=(*state.notes, *said),
         memo=msgspec.json.decode(choice.memo),
     )
 
 
-def _done(calls: Sequence[_Call]) -> list[Done]:
-    return [
-        Done(
-            tool=call.tool,
-            arguments=arguments,
-            status=call.status,
-            result=call.result,
-            error=call.error,
-            by=call.by,
-        )
-        for call, arguments in zip(calls, _arguments(calls), strict=True)
-    ]
-
-
-def _arguments(calls: Sequence[_Call]) -> list[dict[str, Any]]:
+def _done(call: _Call) -> Done:
     try:
-        text = f"[{','.join([call.arguments for call in calls])}]"
-        return msgspec.json.decode(text, type=list[dict[str, Any]])
+        arguments = msgspec.json.decode(call.arguments)
     except msgspec.DecodeError:  # a person's word in place of the policy's
-        return [_own_arguments(call) for call in calls]
-
-
-def _own_arguments(call: _Call) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(call.arguments, type=dict[str, Any])
-    except msgspec.DecodeError:
-        return {}
+        arguments = {}
+    return Done(
+        tool=call.tool,
+        arguments=arguments if isinstance(arguments, dict) else {},
+        status=call.status,
+        result=call.result,
+        error=call.error,
+        by=call.by,
+    )

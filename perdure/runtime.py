@@ -234,6 +234,7 @@ class Runtime(Submitting, ErasingCalls):
             beside(backend, self._objects, self._dispatcher, self._warn),
             time=self._dispatcher.clock.time,
             background=self._dispatcher.background,
+            writing=self._dispatcher.when_idle,
             call_later=self._dispatcher.call_later,
             hit=hit,
         )

@@ -52,6 +52,7 @@ class Journal:
         time: seconds since the epoch, for `Record.at`.
         background: makes the threads of the writer and of the reader from a name and
             a step.
+        writing: makes the writer's in its place, so that it may share one.
         hit: told each fault point that is passed, with the type of the last record
             concerned.
         call_later: runs a callback after some seconds; the writer's retries use it.
@@ -70,6 +71,7 @@ class Journal:
         *,
         time: Callable[[], float],
         background: Callable[[str, Step], Background],
+        writing: Callable[[str, Step], Background] | None = None,
         hit: Callable[[str, str], None] | None = None,
         call_later: Callable[[float, Callable[[], None]], object] | None = None,
         max_body: int = MAX_BODY,
@@ -94,7 +96,8 @@ class Journal:
             self._pending = Pending(opening.last_seq)
             self._leases = Leases(backend.reader(self._listeners.warn).position)
             self._reader = backend.reader(self._listeners.warn)
-            self._writer_thread = background("journal.writer", self.commit_batch)
+            writing = writing or background
+            self._writer_thread = writing("journal.writer", self.commit_batch)
             self._reader_thread = background("journal.reader", self.serve_reads)
         except BaseException:
             backend.abandon()

@@ -82,6 +82,13 @@ class Dispatcher(Protocol):
         """A place of its own for `step`, which returns whether more is to do."""
         ...
 
+    def when_idle(self, name: str, step: Callable[[], bool]) -> Background:
+        """A step of ours that runs between turns, when nothing else is to do.
+
+        It may block for a moment. It waits for some milliseconds at most.
+        """
+        ...
+
     def start_job(self, name: str, job: Job) -> None:
         """Run user code on a thread that has nothing else to do until it ends.
 

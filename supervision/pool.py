@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from .clock import Clock, SystemClock
 from .dispatch import Background, Job, Mailbox, Timer
+from .idle import IdleStep
 from .lifecycle import crash_of
 from .threads import BackgroundThread, TimerThread
 from .turn import current
+from .worker import Worker
 
 if TYPE_CHECKING:
     from .cell import Cell
@@ -29,26 +31,12 @@ __all__ = ["PoolDispatcher"]
 TURN_MESSAGES = 64
 SLOW_TURN = 0.1  # seconds
 LOST_TURN = 1.0  # seconds that a killed actor's turn may still take its thread
-WATCH_PERIOD = 0.02  # seconds
+WATCH_PERIOD = 0.01  # seconds
 TURNS_BEFORE_JOB = 32  # that a job may wait for, on each thread
+BRIEF = 0.001  # seconds of a job that another thread need not be woken for
+NAMES_KEPT = 1_024  # of brief jobs
+IDLE_WAIT = 0.005  # seconds that an idle step waits where there is always a turn
 IDLE_THREAD = 10.0  # seconds that a thread beyond those wanted waits for work
-
-
-class _Worker:
-    """One thread of the pool; `gate` is held while it runs and released to wake it."""
-
-    def __init__(self, pool: PoolDispatcher, number: int) -> None:
-        self.gate = threading.Lock()
-        self.gate.acquire()
-        self.cell: Cell | None = None
-        self.since = 0.0  # monotonic seconds at the start of the turn
-        self.reported = False
-        self.lost = False
-        self.lent = False  # to a job
-        self.name = f"perdure-turns-{number}"
-        self.thread = threading.Thread(
-            target=pool.work, args=(self,), name=self.name, daemon=True
-        )
 
 
 class PoolDispatcher:
@@ -60,7 +48,9 @@ class PoolDispatcher:
 
     A thread without a turn to take runs a job itself, so that a short one costs no
     hand-over. It is lent to the job until that ends: `threads` others are always there
-    for turns and for jobs that come meanwhile.
+    for turns and for jobs that come meanwhile. They are woken at once, unless the job
+    was a brief one the last time: the watchdog sees to it where it is not any more. A
+    thread that has neither turn nor job runs an idle step.
     """
 
     def __init__(self, threads: int = 2) -> None:
@@ -72,15 +62,18 @@ class PoolDispatcher:
         self._threads = threads
         self._queue: deque[Cell] = deque()
         self._jobs: deque[tuple[str, Job]] = deque()
+        self._idle: deque[IdleStep] = deque()
+        self._rounds = 0  # of all threads; the watchdog sees by it whether they move
+        self._brief: set[str] = set()  # names of jobs that took no time when last run
         self._lent = 0
-        self._parked: list[_Worker] = []
-        self._workers: list[_Worker] = []
+        self._parked: list[Worker] = []
+        self._workers: list[Worker] = []
         self._started = 0
         self._open = True
         self._forked = False
         self._busy = threading.Event()
         self._lock = threading.Lock()
-        self._backgrounds: list[BackgroundThread] = []
+        self._backgrounds: list[BackgroundThread | IdleStep] = []
         self._timers = TimerThread(self._log)
         for _ in range(threads):
             self._add_worker()
@@ -117,14 +110,18 @@ class PoolDispatcher:
             return
         worker.gate.release()
 
-    def work(self, worker: _Worker) -> None:
+    def work(self, worker: Worker) -> None:
         """Take turns, and jobs between them, until the pool closes; a thread's body."""
         current.pool = self
-        queue, jobs, monotonic = self._queue, self._jobs, time.monotonic
+        queue, jobs, idle = self._queue, self._jobs, self._idle
+        monotonic = time.monotonic
         turns = 0
         while self._open and not worker.lost:
+            self._rounds += 1
             if turns >= TURNS_BEFORE_JOB or not queue:
                 turns = 0
+                if idle and self._is_overdue(idle):
+                    self._run_idle(worker)
                 try:
                     name, job = jobs.popleft()
                 except IndexError:
@@ -136,7 +133,9 @@ class PoolDispatcher:
             try:
                 cell = queue.popleft()
             except IndexError:
-                if not self._park(worker):
+                if idle:
+                    self._run_idle(worker)
+                elif not self._park(worker):
                     return
                 continue
             turns += 1
@@ -150,19 +149,21 @@ class PoolDispatcher:
         if worker.lost:
             self._wake_one()
 
-    def _lend(self, worker: _Worker, name: str, job: Job) -> None:
+    def _lend(self, worker: Worker, name: str, job: Job) -> None:
         """Run a job here, and leave enough threads for everything else."""
         with self._lock:
             self._lent += 1
             worker.lent = True
         if self._is_short():
             self._add_worker()
-        elif (self._queue or self._jobs) and not self._awake():
+        elif name not in self._brief and self._is_awaited():
             self._wake_one()
+        began = time.monotonic()
         worker.thread.name = f"perdure-job-{name}"
         current.pool = None  # who is told something by the job is not told by a turn
         try:
             then = job()
+            self._note(name, time.monotonic() - began)
             current.pool = self
             if then is not None:
                 then()
@@ -180,10 +181,45 @@ class PoolDispatcher:
             self._lent -= 1
             worker.lent = False
 
-    def _park(self, worker: _Worker) -> bool:
+    def _is_awaited(self) -> bool:
+        return bool(self._queue or self._jobs) and not self._awake()
+
+    def _note(self, name: str, seconds: float) -> None:
+        """Keep whether a job of this name was brief."""
+        if seconds > BRIEF:
+            self._brief.discard(name)
+        elif name not in self._brief and len(self._brief) < NAMES_KEPT:
+            self._brief.add(name)
+
+    def _is_overdue(self, idle: deque[IdleStep]) -> bool:
+        try:
+            return time.monotonic() - idle[0].since > IDLE_WAIT
+        except IndexError:
+            return False  # another thread took it
+
+    def _run_idle(self, worker: Worker) -> None:
+        """Run an idle step here; it may block, so that others are there meanwhile.
+
+        What it tells is told by a turn: this thread goes on with it.
+        """
+        try:
+            step = self._idle.popleft()
+        except IndexError:
+            return
+        with self._lock:
+            self._lent += 1
+            worker.lent = True
+        if self._is_short():
+            self._add_worker()
+        step.run()
+        with self._lock:
+            self._lent -= 1
+            worker.lent = False
+
+    def _park(self, worker: Worker) -> bool:
         """Wait for work; False where there was none for long and others wait too."""
         self._parked.append(worker)
-        if self._queue or self._jobs or not self._open:
+        if self._queue or self._jobs or self._idle or not self._open:
             self._unpark(worker)  # it came in between
             return True
         if not worker.gate.acquire(timeout=IDLE_THREAD if self._is_rich() else -1):
@@ -202,7 +238,7 @@ class PoolDispatcher:
     def _is_rich(self) -> bool:
         return len(self._workers) - self._lent > self._threads + 1
 
-    def _unpark(self, worker: _Worker) -> bool:
+    def _unpark(self, worker: Worker) -> bool:
         """Take the place back; or the wake-up that comes with it, if it is taken."""
         try:
             self._parked.remove(worker)
@@ -217,7 +253,7 @@ class PoolDispatcher:
             if not self._open:
                 return
             self._started += 1
-            worker = _Worker(self, self._started)
+            worker = Worker(self, self._started)
             self._workers.append(worker)
             try:
                 worker.thread.start()
@@ -225,6 +261,7 @@ class PoolDispatcher:
                 self._workers.remove(worker)
 
     def _watch(self) -> None:
+        rounds = 0
         while self._open:
             self._busy.wait()
             time.sleep(WATCH_PERIOD)
@@ -233,7 +270,8 @@ class PoolDispatcher:
                 if not self._is_idle():
                     self._busy.set()
                 continue
-            if self._queue or self._jobs:
+            before, rounds = rounds, self._rounds
+            if rounds == before and (self._queue or self._jobs or self._idle):
                 self._wake_one()
             if self._is_short():
                 self._add_worker()
@@ -242,9 +280,10 @@ class PoolDispatcher:
 
     def _is_idle(self) -> bool:
         resting = len(self._parked) + self._lent >= len(self._workers)
-        return resting and not (self._queue or self._jobs or self._is_short())
+        waiting = self._queue or self._jobs or self._idle
+        return resting and not (waiting or self._is_short())
 
-    def _look_at(self, worker: _Worker) -> None:
+    def _look_at(self, worker: Worker) -> None:
         cell, since = worker.cell, worker.since
         if cell is None:
             worker.reported = False
@@ -276,11 +315,23 @@ class PoolDispatcher:
     def background(self, name: str, step: Callable[[], bool]) -> Background:
         """A daemonic thread for `step`; raises RuntimeError once closed."""
         self._check_open()
-        background = BackgroundThread(name, step, self._log, self._timers)
+        return self._keep(BackgroundThread(name, step, self._log, self._timers))
+
+    def when_idle(self, name: str, step: Callable[[], bool]) -> Background:
+        """A step for the pool's own threads; raises RuntimeError once closed."""
+        self._check_open()
+        return self._keep(IdleStep(name, step, self._log, self._queue_idle))
+
+    def _keep(self, background: BackgroundThread | IdleStep) -> Background:
         with self._lock:
             self._backgrounds = [one for one in self._backgrounds if one.is_alive()]
             self._backgrounds.append(background)
         return background
+
+    def _queue_idle(self, step: IdleStep) -> None:
+        self._idle.append(step)
+        if current.pool is not self and not self._awake():
+            self._wake_one()
 
     def start_job(self, name: str, job: Job) -> None:
         """Run `job` on the next thread that has no turn to take, one of them this."""

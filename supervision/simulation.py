@@ -76,6 +76,10 @@ class SimulatedDispatcher:
         self._check_open()
         return _SimulatedBackground(self, name, step)
 
+    def when_idle(self, name: str, step: Callable[[], bool]) -> Background:
+        """A background like others: between two turns is everywhere."""
+        return self.background(name, step)
+
     def start_job(self, name: str, job: Job) -> None:
         """Run the job as one step, now or at a drawn time within 0.1 s."""
         self._check_open()

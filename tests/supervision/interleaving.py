@@ -19,6 +19,7 @@ from unittest import mock
 from perdure.supervision import PoolDispatcher, Promise, VirtualClock
 from perdure.supervision import address as address_module
 from perdure.supervision import cell as cell_module
+from perdure.supervision import idle as idle_module
 from perdure.supervision import pool as pool_module
 from perdure.supervision import system as system_module
 from perdure.supervision.cell import Cell
@@ -354,6 +355,7 @@ def instrumented() -> Any:
         mock.patch.object(cell_module, "deque", WatchedDeque),
         mock.patch.object(system_module, "threading", fake),
         mock.patch.object(pool_module, "deque", WatchedDeque),
+        mock.patch.object(idle_module, "threading", fake),
         mock.patch.object(address_module, "Promise", WatchedPromise),
     ):
         yield
@@ -367,6 +369,10 @@ class OnePool(PoolDispatcher):
         self.log = lambda event, **fields: None
         self._queue = WatchedDeque()
         self._jobs = WatchedDeque()
+        self._idle = WatchedDeque()
+        self._backgrounds = []
+        self._rounds = 0
+        self._brief = set()
         self._parked = WatchedList()
         self._lock = WatchedLock()  # type: ignore[assignment]
         self._running = 0
@@ -374,7 +380,7 @@ class OnePool(PoolDispatcher):
         self._forked = False
         self._open = True
         self._busy = threading.Event()
-        self.workers = [pool_module._Worker(self, n) for n in range(threads)]
+        self.workers = [pool_module.Worker(self, n) for n in range(threads)]
         for worker in self.workers:
             worker.gate = WatchedLock()  # type: ignore[assignment]
             worker.gate._depth = 1  # type: ignore[attr-defined]

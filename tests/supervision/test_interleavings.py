@@ -10,8 +10,10 @@ from unittest import mock
 import pytest
 
 from perdure.supervision import Actor, ActorStopped, Crash, Down, Exited, System
+from perdure.supervision import pool as pool_module
 from perdure.supervision import system as system_module
 from perdure.supervision.cell import Cell
+from perdure.supervision.idle import IdleStep
 from perdure.supervision.turn import current
 from tests.supervision.interleaving import (
     Explorer,
@@ -89,6 +91,7 @@ class Scene:
             assert cell._scheduled._depth == 0 or cell.closed
         assert len(self.pool._queue) == 0, "a cell with work, and nobody awake"
         assert len(self.pool._jobs) == 0, "a job, and nobody awake"
+        assert len(self.pool._idle) == 0, "an idle step, and nobody awake"
 
 
 def told_by_two(one: Explorer, cell: type[Cell] = WatchedCell) -> None:
@@ -131,6 +134,36 @@ def told_by_a_job_that_goes_on(one: Explorer) -> None:
 
     scene.run(one, lambda: scene.pool.start_job("job", job))
     assert scene.kept == [1]
+
+
+def woken_by_two(
+    one: Explorer, step: type[IdleStep] = IdleStep, workers: int = 1
+) -> None:
+    scene = Scene(workers=workers)
+    asked: list[int] = []
+    done: list[int] = []
+    inside: list[int] = []
+
+    def run() -> bool:
+        assert not inside, "on two threads at once"
+        inside.append(1)
+        seen = len(asked)
+        access()
+        done.append(seen)
+        inside.clear()
+        scene.tell("written")()
+        return False
+
+    with mock.patch.object(pool_module, "IdleStep", step):
+        background = scene.pool.when_idle("writer", run)
+
+    def ask() -> None:
+        asked.append(1)
+        background.wake()
+
+    scene.run(one, ask, ask)
+    assert done[-1] == 2, "a wake-up was lost"
+    assert scene.kept == ["written"] * len(done)
 
 
 def told_and_stopped(one: Explorer, cell: type[Cell] = WatchedCell) -> None:
@@ -204,6 +237,8 @@ SCENARIOS: dict[str, tuple[Callable[[Explorer], None], int]] = {  # and preempti
     "told beside a job": (told_beside_a_job, 1),
     "told beside a job, on one worker": (lambda one: told_beside_a_job(one, 1), 2),
     "told by a job that goes on": (told_by_a_job_that_goes_on, 2),
+    "woken by two": (woken_by_two, 1),
+    "woken by two, on two workers": (lambda one: woken_by_two(one, workers=2), 1),
     "told and stopped": (told_and_stopped, 1),
     "told and killed": (told_and_killed, 2),
     "asked and stopped": (asked_and_stopped, 1),
@@ -283,3 +318,30 @@ def test_a_look_before_the_message_is_in_loses_it() -> None:
 def test_a_flag_released_before_the_turn_lets_two_threads_in() -> None:
     with pytest.raises(AssertionError, match="two threads at once"):
         explore(lambda one: told_by_one(one, ReleasesTheFlagFirst, workers=2), 2)
+
+
+class ForgetsAWish(IdleStep):
+    """Does not look, after its run, whether it was woken meanwhile."""
+
+    def run(self) -> None:
+        self._wanted = False
+        self._step()
+        self._claimed.release()
+
+
+class ReleasesItsFlagFirst(IdleStep):
+    """Lets itself be queued again before its run is over, and looks at nothing else."""
+
+    def run(self) -> None:
+        self._claimed.release()
+        self._step()
+
+
+def test_a_wish_that_is_not_looked_at_after_the_run_is_lost() -> None:
+    with pytest.raises(AssertionError, match="a wake-up was lost"):
+        explore(lambda one: woken_by_two(one, ForgetsAWish), 1)
+
+
+def test_an_idle_step_released_before_its_run_lets_two_threads_in() -> None:
+    with pytest.raises(AssertionError, match="on two threads at once"):
+        explore(lambda one: woken_by_two(one, ReleasesItsFlagFirst, 2), 1)

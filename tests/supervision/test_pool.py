@@ -215,6 +215,141 @@ def test_a_step_that_raises_is_logged_and_the_next_wake_works(
     assert done.wait(PATIENCE)
 
 
+def test_an_idle_step_runs_on_a_thread_that_takes_turns(
+    pool: PoolDispatcher,
+) -> None:
+    done = threading.Event()
+    names: list[str] = []
+
+    def step() -> bool:
+        names.append(threading.current_thread().name)
+        if len(names) == 3:
+            done.set()
+        return len(names) < 3
+
+    pool.when_idle("writer", step).wake()
+    assert done.wait(PATIENCE)
+    assert all(name.startswith("perdure-turns") for name in names)
+    assert len(names) == 3
+
+
+def test_an_idle_step_runs_though_there_is_always_a_turn(
+    pool: PoolDispatcher, pool_system: System
+) -> None:
+    done = threading.Event()
+    step = pool.when_idle("writer", lambda: bool(done.set()))
+
+    class Busy(Actor):
+        def started(self) -> None:
+            self.address.tell("go on")
+
+        def receive(self, message: str) -> None:
+            step.wake()
+            if not done.is_set():
+                self.address.tell(message)
+
+    pool_system.spawn("busy", Busy)
+    assert done.wait(PATIENCE)
+
+
+def test_an_idle_step_that_blocks_holds_up_no_turn(
+    pool: PoolDispatcher, pool_system: System
+) -> None:
+    told, free = threading.Event(), threading.Event()
+
+    class Hears(Actor):
+        def receive(self, message: str) -> None:
+            told.set()
+
+    address = pool_system.spawn("hears", Hears)
+    inside = threading.Event()
+
+    def step() -> bool:
+        inside.set()
+        free.wait(PATIENCE)
+        return False
+
+    pool.when_idle("writer", step).wake()
+    assert inside.wait(PATIENCE)
+    address.tell("meanwhile")
+    assert told.wait(PATIENCE)
+    free.set()
+
+
+def test_stopping_an_idle_step_finishes_what_is_there(pool: PoolDispatcher) -> None:
+    left = list(range(100))
+
+    def step() -> bool:
+        left.pop()
+        return bool(left)
+
+    background = pool.when_idle("writer", step)
+    assert background.stop(PATIENCE)
+    assert left == []
+    background.wake()  # nobody runs it any more
+
+
+def test_an_idle_step_in_hand_is_not_stopped_in_time(pool: PoolDispatcher) -> None:
+    inside, free = threading.Event(), threading.Event()
+
+    def step() -> bool:
+        inside.set()
+        free.wait(PATIENCE)
+        return False
+
+    background = pool.when_idle("writer", step)
+    background.wake()
+    assert inside.wait(PATIENCE)
+    assert not background.stop(0.0)
+    free.set()
+    assert background.stop(PATIENCE)
+
+
+def test_an_idle_step_that_raises_is_logged_and_the_next_wake_works(
+    pool: PoolDispatcher, log: Any
+) -> None:
+    outcomes = [SystemExit(), None]
+    done, failed = threading.Event(), threading.Event()
+    pool.log = lambda event, **fields: (log(event, **fields), failed.set())
+
+    def step() -> bool:
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        done.set()
+        return False
+
+    background = pool.when_idle("writer", step)
+    background.wake()
+    assert failed.wait(PATIENCE)
+    background.wake()
+    assert done.wait(PATIENCE)
+
+
+def test_a_job_that_is_not_brief_any_more_holds_up_no_turn(
+    pool: PoolDispatcher, pool_system: System
+) -> None:
+    told, free = threading.Event(), threading.Event()
+
+    class Hears(Actor):
+        def receive(self, message: str) -> None:
+            told.set()
+
+    address = pool_system.spawn("hears", Hears)
+    brief = threading.Event()
+    pool.start_job("work", brief.set)
+    assert brief.wait(PATIENCE)
+
+    def job() -> None:
+        address.tell("meanwhile")
+        told.wait(PATIENCE)
+        free.set()
+
+    pool.start_job("work", job)
+    assert free.wait(PATIENCE)
+    assert told.is_set()
+
+
 def test_closing_ends_the_threads_and_starts_nothing_new() -> None:
     before = set(threading.enumerate())
     pool = PoolDispatcher(threads=3)

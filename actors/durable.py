@@ -152,25 +152,28 @@ class Durable(Actor, Generic[S]):
         version: int = getattr(self.state, "version")  # noqa: B009 - every state has one
         drafts: list[Draft] = []
         read: list[Event] = []
+        size = 0
         for event in events:
             version += 1
             draft, as_read = self._encoded(self.stream, version, event)
             drafts.append(draft)
             read.append(as_read)
+            size += len(draft.body)
         if rows or blobs:
             drafts[-1] = msgspec.structs.replace(
                 drafts[-1], rows=tuple(rows), blobs=tuple(blobs)
             )
         records = self.house.journal.append([(self._lease, drafts), *also], erasure)
-        hit(f"{self.label}.append.after", type(events[-1]).__name__)
+        last = drafts[-1].type
+        hit(f"{self.label}.append.after", last)
         for one in read:
             # Not the events as they were handed in: what is applied is what a later
             # incarnation will read, to the order of the keys.
             self.state = self.fold(self.state, one)
-        hit(f"{self.label}.apply.after", type(events[-1]).__name__)
+        hit(f"{self.label}.apply.after", last)
         self.last_seq = records[len(events) - 1].seq
         self._since_snapshot += len(events)
-        self._bytes_since += sum([len(draft.body) for draft in drafts])
+        self._bytes_since += size
         if self._is_worth_a_snapshot(self.house.baseline.snapshot_events):
             self.snapshot("events")
         return records[-1].seq

@@ -41,7 +41,8 @@ def measure(changes: Changes, max_body: int) -> tuple[list[Row], dict[str, bytes
     blobs: dict[str, bytes] = {}
     for lease, drafts in changes:
         for draft in drafts:
-            _check_types(draft)
+            if not _is_plain(draft):
+                _refuse_types(draft)
             if draft.stream != lease.stream:
                 raise Rejected(
                     draft.stream, f"it came under the lease of {lease.stream}"
@@ -53,14 +54,10 @@ def measure(changes: Changes, max_body: int) -> tuple[list[Row], dict[str, bytes
                     f"{max_body} are allowed; store the value as a blob",
                 )
             for row in draft.rows:
-                if len(row.value or b"") + len(row.key) > max_body:
-                    raise Rejected(
-                        draft.stream,
-                        f"its row {row.space}/{row.key[:80]} has more than "
-                        f"{max_body} bytes",
-                    )
+                _check_row(draft, row, max_body)
                 rows.append(row)
             for blob in draft.blobs:
+                _check_bytes(draft, blob)
                 if len(blob) > MAX_BLOB:
                     raise Rejected(
                         draft.stream,
@@ -70,21 +67,28 @@ def measure(changes: Changes, max_body: int) -> tuple[list[Row], dict[str, bytes
     return rows, blobs
 
 
-def _check_types(draft: Draft) -> None:
+def _is_plain(draft: Draft) -> bool:
     # A struct does not check its fields, and what SQLite cannot bind would fail the
     # batch of everybody else.
-    texts = [draft.stream, draft.type]
-    bodies: list[object] = [draft.body, *draft.blobs]
-    for row in draft.rows:
-        texts += (row.space, row.key)
-        if row.value is not None:
-            bodies.append(row.value)
-    for text in texts:
-        if type(text) is not str or not text.isascii():
-            _check_text(draft, text)
-    for body in bodies:
-        if type(body) is not bytes:
-            raise Rejected(repr(draft.stream), f"{type(body).__name__} is not bytes")
+    return (
+        type(draft.stream) is str
+        and type(draft.type) is str
+        and type(draft.body) is bytes
+        and type(draft.version) is int
+        and type(draft.schema_version) is int
+        and 0 < draft.version <= MAX_NUMBER
+        and 0 < draft.schema_version <= MAX_NUMBER
+        and draft.stream.isascii()
+        and draft.type.isascii()
+        and draft.stream != ""
+        and draft.type != ""
+    )
+
+
+def _refuse_types(draft: Draft) -> None:
+    _check_text(draft, draft.stream)
+    _check_text(draft, draft.type)
+    _check_bytes(draft, draft.body)
     for number in (draft.version, draft.schema_version):
         if type(number) is not int or not 0 < number <= MAX_NUMBER:
             raise Rejected(draft.stream, f"{number!r} is not a version")
@@ -92,9 +96,28 @@ def _check_types(draft: Draft) -> None:
         raise Rejected(draft.stream or draft.type, "its stream or type has no name")
 
 
+def _check_row(draft: Draft, row: Row, max_body: int) -> None:
+    _check_text(draft, row.space)
+    _check_text(draft, row.key)
+    if row.value is not None:
+        _check_bytes(draft, row.value)
+    if len(row.value or b"") + len(row.key) > max_body:
+        raise Rejected(
+            draft.stream,
+            f"its row {row.space}/{row.key[:80]} has more than {max_body} bytes",
+        )
+
+
+def _check_bytes(draft: Draft, value: object) -> None:
+    if type(value) is not bytes:
+        raise Rejected(repr(draft.stream), f"{type(value).__name__} is not bytes")
+
+
 def _check_text(draft: Draft, text: object) -> None:
     if not isinstance(text, str):
         raise Rejected(repr(draft.stream), f"{text!r} is not a str")
+    if text.isascii():
+        return
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -136,7 +159,7 @@ def admit(
                     draft.stream,
                     f"version {draft.version} was given, {version} is the next",
                 )
-            records.append(_record(draft, lease, seq, at))
+            records.append(_record(draft, draft.origin or lease, seq, at))
             seq += 1
         heads[state] = version
     for state, version in heads.items():
@@ -144,8 +167,9 @@ def admit(
     return Entry(records=records, rows=rows, blobs=blobs)
 
 
-def _record(draft: Draft, lease: Lease, seq: int, at: float) -> Record:
-    by = draft.origin or Origin(at=at, epoch=lease.epoch, incarnation=lease.incarnation)
+def _record(draft: Draft, by: Lease | Origin, seq: int, at: float) -> Record:
+    if type(by) is Origin:
+        at = by.at
     return Record(
         seq=seq,
         stream=draft.stream,
@@ -153,7 +177,7 @@ def _record(draft: Draft, lease: Lease, seq: int, at: float) -> Record:
         type=draft.type,
         schema_version=draft.schema_version,
         codec=JSON_CODEC,
-        at=by.at,
+        at=at,
         epoch=by.epoch,
         incarnation=by.incarnation,
         body=draft.body,
@@ -164,7 +188,7 @@ def _record(draft: Draft, lease: Lease, seq: int, at: float) -> Record:
             draft.type,
             draft.schema_version,
             JSON_CODEC,
-            by.at,
+            at,
             by.epoch,
             by.incarnation,
             draft.body,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,6 +18,7 @@ from .errors import Fenced, Rejected, StorageError, StoreFailed
 from .leases import Leases
 from .listeners import Listeners
 from .pending import Pending, PendingRead
+from .posix import process
 from .records import Lease, Record, Snapshot
 from .watch import InboxWatch
 from .writer import Writer
@@ -80,7 +80,7 @@ class Journal:
         self._time = time
         self._hit = hit or no_hit
         self._max_body = max_body
-        self._pid = os.getpid()
+        self._pid = process.pid
         self._lock = threading.Lock()  # the order of the log, and all that waits
         self._writing = threading.Lock()  # one batch at a time
         self._reading = threading.Lock()  # one read at a time
@@ -128,10 +128,10 @@ class Journal:
             Fenced: a lease is stale; surely not written.
             StoreFailed: the journal has failed or is closed; surely not written.
         """
-        drafts = [draft for _, drafts in changes for draft in drafts]
-        if not drafts:
+        types = [draft.type for _, drafts in changes for draft in drafts]
+        if not types:
             return []
-        subject = drafts[-1].type
+        subject = types[-1]
         self._hit("journal.append.before", subject)
         rows, blobs = measure(changes, self._max_body)
         try:
@@ -348,7 +348,7 @@ class Journal:
         that a thread is stuck in is given up by a later call. In a forked child it
         does nothing.
         """
-        if os.getpid() != self._pid:
+        if process.pid != self._pid:
             return False
         with self._lock:
             if self._given_up:
@@ -403,7 +403,7 @@ class Journal:
     def _refuse_unless_open(self) -> None:
         if self._state != "open":
             raise self._error or StoreFailed(self._backend.path, "it was closed")
-        if os.getpid() != self._pid:
+        if process.pid != self._pid:
             raise Fenced(
                 self._backend.path, "this process was forked from the one that owns it"
             )

@@ -18,6 +18,7 @@ class StreamState:
 
     `seq` and `written` are the place and the epoch of its last record; `epoch` and
     `incarnation` those of the lease given out last, which may have written nothing.
+    `newest` is the highest epoch of the stream and of its families.
     """
 
     __slots__ = (
@@ -25,6 +26,7 @@ class StreamState:
         "families",
         "incarnation",
         "lease",
+        "newest",
         "seq",
         "version",
         "written",
@@ -34,7 +36,7 @@ class StreamState:
         self.version = head.version
         self.seq = head.seq
         self.written = head.epoch
-        self.epoch = head.epoch
+        self.epoch = self.newest = head.epoch
         self.incarnation = head.incarnation
         self.lease: Lease | None = None
         parts = stream.split("/")
@@ -70,10 +72,11 @@ class Leases:
         """
         self._refuse_erased(stream)
         state = self._state(stream)
-        newest = max(state.epoch, self._family_epoch(state))
-        if epoch < newest:
-            raise Fenced(stream, f"epoch {epoch} was asked for, {newest} is current")
-        state.epoch = epoch
+        if epoch < state.newest:
+            raise Fenced(
+                stream, f"epoch {epoch} was asked for, {state.newest} is current"
+            )
+        state.epoch = state.newest = epoch
         state.incarnation += 1
         state.lease = Lease(stream=stream, epoch=epoch, incarnation=state.incarnation)
         return state.lease
@@ -91,10 +94,9 @@ class Leases:
                 f"incarnation {lease.incarnation} wrote, "
                 f"{state.incarnation} is current",
             )
-        newest = max(state.epoch, self._family_epoch(state))
-        if lease.epoch != newest:
+        if lease.epoch != state.newest:
             raise Fenced(
-                lease.stream, f"epoch {lease.epoch} wrote, {newest} is current"
+                lease.stream, f"epoch {lease.epoch} wrote, {state.newest} is current"
             )
         return state
 
@@ -117,6 +119,9 @@ class Leases:
         if epoch < current:
             raise Fenced(family, f"epoch {epoch} was asked for, {current} is current")
         self._epochs[family] = epoch
+        for stream in self._under.get(family, ()):
+            state = self._streams[stream]
+            state.newest = max(state.newest, epoch)
 
     def forget(self, family: str, durable_seq: int) -> None:
         """Drop what the disk tells of a family at rest; its leases become stale.
@@ -175,16 +180,10 @@ class Leases:
                     self._epochs[family] = self._epoch_of(family)
             for family in state.families:
                 self._under.setdefault(family, set()).add(stream)
+                state.newest = max(state.newest, self._epochs.get(family, 0))
             self._streams[stream] = state
         return state
 
     def _epoch_of(self, family: str) -> int:
         epoch = self._epochs.get(family)
         return self._lookup(family).epoch if epoch is None else epoch
-
-    def _family_epoch(self, state: StreamState) -> int:
-        newest = 0
-        for family in state.families:
-            epoch = self._epochs.get(family, 0)
-            newest = max(newest, epoch)
-        return newest

@@ -1,4 +1,4 @@
-"""What only a POSIX system offers: the owner's lock, and syncing a folder."""
+"""What only a POSIX system offers: the owner's lock, forks, and syncing a folder."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ __all__ = [
     "forget_cached",
     "lock_holders",
     "locked",
+    "process",
     "sync_file",
     "sync_folder",
 ]
@@ -71,7 +72,18 @@ class OwnerLock:
 _held: set[OwnerLock] = set()
 
 
+class _Process:
+    """Which process this is, without asking the system each time."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+
+process = _Process()
+
+
 def _drop_all_in_child() -> None:
+    process.pid = os.getpid()
     for lock in _held:
         lock.drop_in_child()
     _held.clear()

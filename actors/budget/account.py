@@ -203,7 +203,10 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 def add(left: Amounts, right: Amounts) -> Amounts:
     """Sum by dimension."""
-    return {**left, **{name: left.get(name, 0) + n for name, n in right.items()}}
+    total = dict(left)
+    for name, n in right.items():
+        total[name] = total.get(name, 0) + n
+    return total
 
 
 def subtract(left: Amounts, right: Amounts) -> Amounts:
@@ -254,13 +257,13 @@ def refusal(
 
 def alerts(state: AccountState, *, threshold: float) -> list[Alerted]:
     """The dimensions that newly fell to `threshold` of their grant."""
-    return [
-        Alerted(dimension=name, granted=state.granted[name], available=available)
-        for name, available in state.available.items()
-        if name not in state.alerted
-        and state.granted[name] > 0
-        and available <= state.granted[name] * threshold
-    ]
+    rung: list[Alerted] = []
+    for name, available in state.available.items():
+        granted = state.granted[name]
+        low = available <= granted * threshold and granted > 0
+        if low and name not in state.alerted:
+            rung.append(Alerted(dimension=name, granted=granted, available=available))
+    return rung
 
 
 def apply(state: AccountState, event: Event) -> AccountState:
@@ -293,7 +296,7 @@ def apply(state: AccountState, event: Event) -> AccountState:
                 state, version=version, reserved={**state.reserved, key: entry}
             )
         case Settled():
-            return change(_settled(state, event), version=version)
+            return _settled(state, event, version)
         case Alerted(dimension=dimension):
             return change(state, version=version, alerted=(*state.alerted, dimension))
         case AccountClosed(returned=returned):
@@ -321,23 +324,27 @@ def left_over(state: AccountState) -> Amounts:
     return add(state.available, state.lowered)
 
 
-def _settled(state: AccountState, event: Settled) -> AccountState:
-    key = f"{event.op}#{event.attempt}"
+def _settled(state: AccountState, event: Settled, version: int) -> AccountState:
     reserved = dict(state.reserved)
-    aside = reserved.pop(key).amounts
-    freed = {name: aside.get(name, 0) for name in state.available}
-    available = subtract(add(state.available, freed), event.amounts)
+    aside = reserved.pop(f"{event.op}#{event.attempt}").amounts
+    used = event.amounts
+    available = {
+        name: n + aside.get(name, 0) - used.get(name, 0)
+        for name, n in state.available.items()
+    }
     books = state.books
     if event.book != "none":
-        used = add(getattr(books, event.book), event.amounts)
-        books = msgspec.structs.replace(books, **{event.book: used})
+        books = _booked(books, event.book, used)
     for book, amounts in event.beside.items():
         available = subtract(available, amounts)
-        used = add(getattr(books, book), amounts)
-        books = msgspec.structs.replace(books, **{book: used})
+        books = _booked(books, book, amounts)
     return msgspec.structs.replace(
-        state, available=available, reserved=reserved, books=books
+        state, version=version, available=available, reserved=reserved, books=books
     )
+
+
+def _booked(books: Books, book: str, used: Amounts) -> Books:
+    return msgspec.structs.replace(books, **{book: add(getattr(books, book), used)})
 
 
 def conserved(state: AccountState) -> dict[str, int]:

@@ -172,12 +172,15 @@ class Account(Durable[AccountState]):
         )
 
     def _estimate(self, message: Reserve) -> Amounts:
+        timed = "milliseconds" in self.state.granted
+        if not timed and "input_tokens" not in message.amounts:
+            return message.amounts  # nothing that is learned says more of it
         return fitted(
             about(message.name, self._known, self._learned),
             message.name,
             message.amounts,
             message.price,
-            timed="milliseconds" in self.state.granted,
+            timed=timed,
         )
 
     def _learn(self, message: Settle) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from ...storage.erasure import Erasure
 from ...storage.reader import Reader
 from ...storage.records import Draft, Lease, Loaded, Row, blob_digest
@@ -40,6 +38,7 @@ from .door import Door, Ended
 from .entry import Entry, LedgerState, apply, in_order
 from .inside import Inside
 from .keys import Keyed, Keys
+from .known import Known
 from .left import Left, left_rows
 from .reopened import Reopened
 from .resolve import ProbeAgain, Probed, Resolver
@@ -69,6 +68,7 @@ class Ledger(Durable[LedgerState]):
         self.wanted: dict[int, Perform] = {}
         self.door = Door(self)
         self.keys = Keys(self)
+        self.known = Known()
         self.left = Left(self)
         self.inside = Inside(self)
         self.reopened = Reopened(self)
@@ -93,7 +93,7 @@ class Ledger(Durable[LedgerState]):
     ) -> int:
         """Append, with the rows that others look up."""
         changed = rows_of(self.task, self.state, events, self.agent)
-        left = list(left_rows(self.task, self.state, events, self.agent))
+        left = left_rows(self.task, self.state, events, self.agent)
         after = max(self.last_seq, self.house.journal.durable_seq)
         found = evidence_rows(self.task, self.state, events, after)
         rows = [*rows, *changed, *found, *left]
@@ -101,10 +101,13 @@ class Ledger(Durable[LedgerState]):
             *events, rows=rows, blobs=blobs, also=also, erasure=erasure
         )
         self.left.note(left, self.state.step)
+        for event in events:
+            self.known.note(event, self.state)
         return seq
 
     def loaded(self, folded: Folded) -> None:
         """Decide what each pending attempt of an earlier incarnation is now."""
+        self.known.begin(self.state)
         for entry in list(self.state.entries.values()):
             if entry.status != "pending":
                 continue
@@ -202,36 +205,38 @@ class Ledger(Durable[LedgerState]):
     def _recorded(
         self, entry: Entry, outcome: Outcome
     ) -> tuple[EffectRecorded, tuple[bytes, ...]]:
-        base = EffectRecorded(
+        found: dict[str, Any] = {}
+        blobs: tuple[bytes, ...] = ()
+        value = outcome.value
+        if outcome.status != "completed":
+            if outcome.started:
+                found["usage"] = used(entry.kind, entry.name, outcome.seconds)
+                if outcome.status == "unknown" or (
+                    entry.kind == "model" and not outcome.turned_away
+                ):
+                    found["source"] = "unknown"  # it ran without figures
+        elif isinstance(value, Answered):
+            price, usage = self.agent.price, value.usage
+            found["usage"] = used(entry.kind, entry.name, outcome.seconds, usage, price)
+            found["source"] = usage.source
+            found["result"] = value.text
+        else:
+            assert isinstance(value, Returned)
+            tool = self.tool_of(entry)
+            found["usage"] = used(entry.kind, entry.name, outcome.seconds)
+            found["result"], found["blob"], blobs = self.kept(
+                tool, value.text, entry.op
+            )
+            found["anchors"] = anchored(tool, value.text, value.anchors, entry.op)
+        recorded = EffectRecorded(
             op=entry.op,
             attempt=entry.attempt,
             status=outcome.status,
             by="recovery" if outcome.refused else "run",
             error=outcome.error,
+            **found,
         )
-        change = msgspec.structs.replace
-        if outcome.status != "completed":
-            if not outcome.started:
-                return base, ()
-            spent = used(entry.kind, entry.name, outcome.seconds)
-            if outcome.status == "unknown" or (
-                entry.kind == "model" and not outcome.turned_away
-            ):
-                base = change(base, source="unknown")  # it ran without figures
-            return change(base, usage=spent), ()
-        value = outcome.value
-        if isinstance(value, Answered):
-            price = self.agent.price
-            spent = used(entry.kind, entry.name, outcome.seconds, value.usage, price)
-            source = value.usage.source
-            return change(base, usage=spent, source=source, result=value.text), ()
-        assert isinstance(value, Returned)
-        spent = used(entry.kind, entry.name, outcome.seconds)
-        tool = self.tool_of(entry)
-        result, digest, blobs = self.kept(tool, value.text, entry.op)
-        anchors = anchored(tool, value.text, value.anchors, entry.op)
-        made = change(base, usage=spent, result=result, blob=digest, anchors=anchors)
-        return made, blobs
+        return recorded, blobs
 
     def tool_of(self, entry: Entry) -> Tool | None:
         """The tool whose call an entry is; an undo has one of its own."""

@@ -113,7 +113,9 @@ class Door:
         if tool.effect == "read":
             occurrence = wanted.op
         key = effect_key(ledger.task, wanted.step, tool.name, arguments, occurrence)
-        same = find_same(ledger.state, key, wanted.op)
+        same = None
+        if ledger.known.may_hold(key):
+            same = find_same(ledger.state, key, wanted.op)
         before = ledger.reopened.find(key, wanted.op)
         earlier = before if same is None else earlier_of(same)
         made = same is not None or (before is not None and before.status != "failed")
@@ -167,7 +169,7 @@ class Door:
         an earlier step and never went well since, a later one has one attempt.
         """
         ledger = self._ledger
-        if tool.repeat:
+        if tool.repeat or not ledger.known.may_have_failed(ledger.state):
             return ""
         limit = ledger.house.baseline.retries_of(tool.kind)
         here = failures(ledger.state, wanted.step, tool.name, arguments, wanted.since)

@@ -230,10 +230,9 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
                 over=_over(state, event, gone),
             )
         case EffectRecorded():
-            changed = _changed(
-                state,
-                version,
-                event.op,
+            begun = state.entries[event.op]
+            ended = msgspec.structs.replace(
+                begun,
                 status=event.status,
                 by=event.by,
                 result=event.result,
@@ -244,9 +243,16 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
                 source=event.source,
                 anchors=event.anchors,
                 who=event.who,
-                cut_off=state.entries[event.op].cut_off or event.by == "recovery",
+                cut_off=begun.cut_off or event.by == "recovery",
             )
-            return _remembered(changed, changed.entries[event.op])
+            return LedgerState(
+                version=version,
+                step=state.step,
+                entries={**state.entries, event.op: ended},
+                failed=_remembered(state.failed, ended),
+                left=state.left,
+                over=state.over,
+            )
         case RestAsked(op=op, until=until):
             return _changed(state, version, op, retry_at=until)
         case EffectProbed():
@@ -286,25 +292,27 @@ def _changed(
     )
 
 
-def _remembered(state: LedgerState, entry: Entry) -> LedgerState:
+def _remembered(
+    failed: dict[str, tuple[int, ...]], entry: Entry
+) -> dict[str, tuple[int, ...]]:
     """Count a failure of a call; one that went well starts its count anew."""
     if entry.kind != "tool" or entry.undoes is not None:
-        return state
-    if not state.failed and entry.status == "completed":
-        return state
+        return failed
+    if not failed and entry.status == "completed":
+        return failed
     key = call_name(entry.name, entry.arguments)
-    before = state.failed.get(key, ())
+    before = failed.get(key, ())
     times = tuple(op for op in before if op != entry.op)
     if _counts(entry):
         times = (*times, entry.op)[-TIMES_KEPT:]
     elif entry.status == "completed" and entry.by != "record":
         times = ()
     if times == before:
-        return state
-    others = {name: ops for name, ops in state.failed.items() if name != key}
+        return failed
+    others = {name: ops for name, ops in failed.items() if name != key}
     if times:
         others = dict(list(others.items())[-(CALLS_KEPT - 1) :]) | {key: times}
-    return msgspec.structs.replace(state, failed=others)
+    return others
 
 
 def _gone(state: LedgerState, event: EffectRegistered) -> list[Entry]:
@@ -324,10 +332,8 @@ def leaving(state: LedgerState, event: EffectRegistered) -> list[Entry]:
 
     In the order of their registration: a model call goes before the calls of its reply.
     """
-    if event.step != state.step or event.op in state.entries:
-        return []
     surplus = len(state.entries) - KEPT + 1
-    if surplus <= 0:
+    if surplus <= 0 or event.step != state.step or event.op in state.entries:
         return []
     passed = (entry for entry in state.entries.values() if _passed(entry))
     return list(islice(passed, surplus))
@@ -344,6 +350,8 @@ def _left(
     state: LedgerState, event: EffectRegistered, gone: list[Entry]
 ) -> tuple[str, ...]:
     """The steps whose effects are not all in the state, or rows of the running one."""
+    if not gone and not state.over:
+        return state.left
     steps = [one.step for one in gone if one.effect != "read" and one.undoes is None]
     if state.over:
         steps.append(state.step)

@@ -7,7 +7,7 @@ looked up in the store: a read there waits for a flush.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,12 +39,13 @@ def _prefix(task: str, step: str) -> str:
 
 def left_rows(
     task: str, state: LedgerState, events: Sequence[Event], agent: Agent
-) -> Iterator[Row]:
+) -> list[Row]:
     """A row for each effect of the running step that leaves with these events.
 
     One that failed may be made again, one that its caller named has a row already, and
     no call is ever the same as one that is repeated on purpose.
     """
+    rows: list[Row] = []
     for event in events:
         if not isinstance(event, EffectRegistered):
             continue
@@ -55,7 +56,8 @@ def left_rows(
                 continue
             if entry.status == "completed" and not (tool and tool.repeat):
                 key = _prefix(task, entry.step) + entry.key
-                yield Row(space=EFFECT_KEYS, key=key, value=b"%d" % entry.op)
+                rows.append(Row(space=EFFECT_KEYS, key=key, value=b"%d" % entry.op))
+    return rows
 
 
 class Left:

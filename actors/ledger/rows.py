@@ -89,6 +89,8 @@ def rows_of(
     task: str, state: LedgerState, events: Sequence[Event], agent: Agent
 ) -> list[Row]:
     """The rows that change with these events, appended to a ledger in `state`."""
+    if all(_changes_none(state, event, agent) for event in events):
+        return []
     found: dict[tuple[str, str], Row] = {}
     for row in (
         *_doubts(task, state, events),
@@ -97,6 +99,21 @@ def rows_of(
     ):
         found[row.space, row.key] = row
     return list(found.values())
+
+
+def _changes_none(state: LedgerState, event: Event, agent: Agent) -> bool:
+    """Whether an event surely changes no row, as nearly all do."""
+    if isinstance(event, EffectRegistered):
+        return event.op not in state.entries and not event.named
+    if not isinstance(event, EffectRecorded):
+        return True
+    entry = state.entries.get(event.op)
+    if entry is None or entry.status != "pending" or entry.named:
+        return False
+    if event.status != "completed":
+        return event.status == "failed"
+    tool = agent.tools.get(entry.name)
+    return entry.undoes is None and (tool is None or tool.undo is None)
 
 
 def evidence_rows(

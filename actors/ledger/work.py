@@ -261,12 +261,12 @@ def used(
     price: Price | None = None,
 ) -> Amounts:
     """The amounts of one attempt that ran."""
-    spent: Amounts = {"milliseconds": round(seconds * 1000)}
+    milliseconds = round(seconds * 1000)
     if kind == "tool":
-        return {**spent, "tool_calls": 1, f"tool:{name}": 1}
+        return {"milliseconds": milliseconds, "tool_calls": 1, f"tool:{name}": 1}
     if usage is None:
-        return {**spent, "model_calls": 1}
-    return {**spent, **charged(usage, price)}
+        return {"milliseconds": milliseconds, "model_calls": 1}
+    return {"milliseconds": milliseconds, **charged(usage, price)}
 
 
 def charged(usage: Usage, price: Price | None) -> Amounts:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import apsw
@@ -19,7 +20,7 @@ from .backend import Batch, HeldUp, Opening, Warn
 from .base_reader import Reader
 from .errors import CannotOpen, Fenced, StoreFailed, StoreTrouble
 from .posix import OwnerLock, forget_cached
-from .records import JSON_CODEC, Snapshot, snapshot_checksum
+from .records import JSON_CODEC, Record, Row, Snapshot, snapshot_checksum
 from .sqlite_erase import erase, finish, is_scrub_due, rebuild
 from .sqlite_file import (
     BUSY_TIMEOUT,
@@ -37,7 +38,7 @@ from .sqlite_tidy import Tidying, give_back, has_room
 
 __all__ = ["SqliteBackend"]
 
-CHUNKS = (64, 8, 1)  # rows of one INSERT
+CHUNK = 16  # rows of one INSERT, at most
 NAMES_CACHED = 4_096  # streams; those of ended tasks are among them
 
 _NAMES = {
@@ -56,6 +57,12 @@ DELETE FROM snapshots WHERE stream_id = ?1 AND version NOT IN (
     ORDER BY version DESC LIMIT 2
 )
 """
+
+
+@cache
+def _insertion(verb: str, table: str, columns: int, rows: int) -> str:
+    marks = "(" + ",".join("?" * columns) + ")"
+    return f"{verb} INTO {table} VALUES " + ",".join([marks] * rows)
 
 
 class SqliteBackend:
@@ -152,35 +159,36 @@ class SqliteBackend:
                 self._names["streams"].clear()
                 self._rebuilt = False
                 erase(self._db, batch.erasure)
-            self._insert(
-                "records",
-                [
-                    (
-                        r.seq,
-                        self._id("streams", r.stream),
-                        r.version,
-                        self._id("types", r.type),
-                        r.schema_version,
-                        None if r.codec == JSON_CODEC else r.codec,
-                        r.at,
-                        r.epoch,
-                        r.incarnation,
-                        r.body,
-                        r.checksum,
-                    )
-                    for r in batch.records
-                ],
-            )
-            kept = [
-                (r.space, r.key, r.value) for r in batch.rows if r.value is not None
-            ]
-            gone = [(r.space, r.key) for r in batch.rows if r.value is None]
-            self._insert("rows", kept, verb="REPLACE")
-            if gone:
-                self._db.executemany(
-                    "DELETE FROM rows WHERE space = ? AND key = ?", gone
-                )
-            self._insert("blobs", list(batch.blobs.items()), verb="INSERT OR IGNORE")
+            self._insert("records", [self._values(one) for one in batch.records])
+            if batch.rows:
+                self._write_rows(batch.rows)
+            if batch.blobs:
+                kept = list(batch.blobs.items())
+                self._insert("blobs", kept, verb="INSERT OR IGNORE")
+
+    def _values(self, record: Record) -> tuple[object, ...]:
+        return (
+            record.seq,
+            self._id("streams", record.stream),
+            record.version,
+            self._id("types", record.type),
+            record.schema_version,
+            None if record.codec == JSON_CODEC else record.codec,
+            record.at,
+            record.epoch,
+            record.incarnation,
+            record.body,
+            record.checksum,
+        )
+
+    def _write_rows(self, rows: Sequence[Row]) -> None:
+        kept = [
+            (one.space, one.key, one.value) for one in rows if one.value is not None
+        ]
+        gone = [(r.space, r.key) for r in rows if r.value is None]
+        self._insert("rows", kept, verb="REPLACE")
+        if gone:
+            self._db.executemany("DELETE FROM rows WHERE space = ? AND key = ?", gone)
 
     def flush(self) -> None:
         """Commit what `write` began; durable when this returns."""
@@ -308,16 +316,10 @@ class SqliteBackend:
     ) -> None:
         # Several rows a statement, not executemany: each step lets the interpreter
         # go, and taking it back costs up to its switch interval on a busy host.
-        done = 0
-        for chunk in CHUNKS:
-            while len(rows) - done >= chunk:
-                part = rows[done : done + chunk]
-                marks = "(" + ",".join("?" * len(part[0])) + ")"
-                self._db.execute(
-                    f"{verb} INTO {table} VALUES " + ",".join([marks] * chunk),
-                    [value for row in part for value in row],
-                )
-                done += chunk
+        for start in range(0, len(rows), CHUNK):
+            part = rows[start : start + CHUNK]
+            statement = _insertion(verb, table, len(part[0]), len(part))
+            self._db.execute(statement, [value for row in part for value in row])
 
     def _id(self, table: str, name: str) -> int:
         known = self._names[table].get(name)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 
 import apsw
 
@@ -217,16 +216,36 @@ def connect(path: Path, *, write: bool, at: Path | None = None) -> apsw.Connecti
         return connection
 
 
-@contextmanager
-def errors_of(path: str) -> Iterator[None]:
+class errors_of:  # noqa: N801 - it reads like a function where it is used
     """Turn SQLite's errors into `StoreTrouble` (retry) or `StoreFailed` (unknown)."""
-    try:
-        yield
-    except apsw.FullError as error:
-        raise StoreTrouble(path, "full", str(error)) from error
-    except (apsw.BusyError, apsw.LockedError) as error:
-        raise StoreTrouble(path, "busy", str(error)) from error
-    except apsw.ReadOnlyError as error:
-        raise StoreTrouble(path, "readonly", str(error)) from error
-    except apsw.Error as error:
-        raise StoreFailed(path, f"{type(error).__name__}: {error}") from error
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing is to be done."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Raise the error of this room for one of SQLite's."""
+        if not isinstance(error, apsw.Error):
+            return
+        for known, name in _TROUBLES:
+            if isinstance(error, known):
+                raise StoreTrouble(self._path, name, str(error)) from error
+        text = f"{type(error).__name__}: {error}"
+        raise StoreFailed(self._path, text) from error
+
+
+_TROUBLES: tuple[tuple[type[apsw.Error], str], ...] = (
+    (apsw.FullError, "full"),
+    (apsw.BusyError, "busy"),
+    (apsw.LockedError, "busy"),
+    (apsw.ReadOnlyError, "readonly"),
+)

@@ -7,12 +7,15 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from .lines import encode, encode_record
+from .storage.records import Record
 
 __all__ = ["FileSink"]
 
@@ -21,7 +24,6 @@ ROTATE_AT = 16 * 1024 * 1024  # bytes
 KEPT = 5  # rotated files beside the current one
 LINES_AT_ONCE = 256  # of one write
 WAITING = 10_000  # lines held while the disk takes none
-TEXT_LIMIT = 8_192  # characters of one field
 BLOCK = 65_536  # bytes read at a time, from the end
 
 
@@ -59,20 +61,10 @@ class FileSink:
         return [part for part in [*older, path] if part.exists()]
 
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
-        self.write_all([(event, fields)])
+        self._add([encode(event, fields)])
 
-    def write_all(self, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        lines = [encode(event, fields) for event, fields in entries]
-        with self._lock:
-            if self._stopped:
-                return
-            if len(self._waiting) >= WAITING:
-                self._stopped = True
-                LOGGER.error("log.stopped %s", self._path)
-                return
-            self._waiting.extend(lines)
-            with contextlib.suppress(OSError):
-                self._drain()
+    def write_records(self, records: Sequence[Record]) -> None:
+        self._add([encode_record(record) for record in records])
 
     def last_seq(self) -> int:
         with self._lock:
@@ -92,6 +84,18 @@ class FileSink:
             self._stopped = True
             os.close(self._fd)
             self._fd = -1
+
+    def _add(self, lines: list[bytes]) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            if len(self._waiting) >= WAITING:
+                self._stopped = True
+                LOGGER.error("log.stopped %s", self._path)
+                return
+            self._waiting.extend(lines)
+            with contextlib.suppress(OSError):
+                self._drain()
 
     def _open(self) -> int:
         # O_CLOEXEC is Python's default: a spawned tool does not hold the log.
@@ -131,36 +135,6 @@ class FileSink:
 
 def part_of(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}") if number else path
-
-
-def encode(event: str, fields: Mapping[str, Any]) -> bytes:
-    """Return the line of an event; long texts are cut to `TEXT_LIMIT` characters."""
-    entry = {"event": event, **fields}
-    for name, value in fields.items():
-        if type(value) is str and len(value) > TEXT_LIMIT:
-            entry[name] = bounded(value)
-    try:
-        return msgspec.json.encode(entry, enc_hook=str) + b"\n"
-    except Exception:  # a lone surrogate, an object without a text: never our crash
-        entry = {name: plain(value) for name, value in entry.items()}
-        return msgspec.json.encode(entry) + b"\n"
-
-
-def bounded(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > TEXT_LIMIT:
-        return f"{value[:TEXT_LIMIT]}… ({len(value)} characters)"
-    return value
-
-
-def plain(value: Any) -> Any:
-    """Return a number that JSON holds as it is, and the text of anything else."""
-    if isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63):
-        return value
-    try:
-        text = str(value)
-    except Exception:
-        text = f"<{type(value).__name__}>"
-    return bounded(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def end_torn_line(path: Path, fd: int) -> None:

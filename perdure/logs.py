@@ -10,7 +10,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,10 +18,11 @@ import msgspec
 
 from .actors.errors import Misuse
 from .actors.memory.library import INDEX
-from .events import DOMAIN
+from .events import DOMAIN, NAMES, line_of
 from .logfile import FileSink
 from .storage.address import file_of
 from .storage.listeners import EVENTS as WARNED
+from .storage.records import Record
 from .supervision.events import EVENTS
 
 __all__ = [
@@ -99,6 +100,12 @@ WARNINGS = frozenset(
         "turn.slow",
     }
 )
+# Types of records whose events are information, whatever they say.
+QUIET = frozenset(
+    kind
+    for kind, event in NAMES.items()
+    if event not in ERRORS | WARNINGS | {"inbox.applied"}
+)
 
 
 class Sink(Protocol):
@@ -107,8 +114,8 @@ class Sink(Protocol):
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
         """Take one event; what cannot be written now is not lost for a file."""
 
-    def write_all(self, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        """Take events in order, as `write` takes each."""
+    def write_records(self, records: Sequence[Record]) -> None:
+        """Take the events of flushed records in order, as `write` takes each."""
 
     def last_seq(self) -> int | None:
         """Return the `seq` of the newest record in a log that is continued.
@@ -153,8 +160,11 @@ class LoggerSink:
     raise is dropped: a log must not end a task.
     """
 
-    def __init__(self, logger: Any) -> None:
+    def __init__(
+        self, logger: Any, hears: Callable[[int], bool] = lambda _: True
+    ) -> None:
         self._logger = logger
+        self._hears = hears  # events of this level
 
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
         # The writer of the journal is among the callers: not even a SystemExit may
@@ -162,9 +172,10 @@ class LoggerSink:
         with contextlib.suppress(BaseException):
             self._logger.log(level(event, fields), event, **fields)
 
-    def write_all(self, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        for event, fields in entries:
-            self.write(event, fields)
+    def write_records(self, records: Sequence[Record]) -> None:
+        for record in records:
+            if record.type not in QUIET or self._hears(logging.INFO):
+                self.write(*line_of(record))
 
     def last_seq(self) -> int | None:
         return None
@@ -173,15 +184,17 @@ class LoggerSink:
         """Leave the logger open: it is the host's."""
 
 
-def _stdlib_logger() -> Any:
+def _stdlib_sink() -> Sink:
     """The stdlib logger `perdure`, as structlog speaks to it: no global set-up."""
     import structlog
 
-    return structlog.wrap_logger(
-        logging.getLogger("perdure"),
+    stdlib = logging.getLogger("perdure")
+    logger = structlog.wrap_logger(
+        stdlib,
         wrapper_class=structlog.stdlib.BoundLogger,
         processors=[structlog.stdlib.filter_by_level, _as_record],
     )
+    return LoggerSink(logger, stdlib.isEnabledFor)
 
 
 def _as_record(
@@ -230,7 +243,7 @@ def open_sink(log: Any = None) -> Sink:
     """
     check_log(log, None)
     if log is None:
-        return LoggerSink(_stdlib_logger())
+        return _stdlib_sink()
     if isinstance(log, str | os.PathLike):
         path = Path(log)
         try:

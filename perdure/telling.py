@@ -97,22 +97,19 @@ class Teller:
             last = self._sink.last_seq()
             self._told = reader.durable_seq
             while last is not None and (page := reader.records(after_seq=last)):
-                self._write(page)
+                self._sink.write_records(page)
                 self._told = last = page[-1].seq
         while page := reader.records(after_seq=self._told):
             self._tell(page)
         journal.on_flushed(self._tell)
 
     def _tell(self, records: Sequence[Record]) -> None:
-        self._write(records)
+        self._sink.write_records(records)
         self._told = records[-1].seq
         self._watchers.flushed(records)
         for record in records:
             if record.type in NOTICES:
                 self._notice(record)
-
-    def _write(self, records: Sequence[Record]) -> None:
-        self._sink.write_all([line_of(record) for record in records])
 
     def _notice(self, record: Record) -> None:
         name, fields = line_of(record)

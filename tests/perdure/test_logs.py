@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
 from perdure import logfile
+from perdure.actors import events
 from perdure.errors import Misuse
 from perdure.logfile import FileSink
 from perdure.logs import (
@@ -25,12 +27,29 @@ from perdure.logs import (
     open_sink,
     read_log,
 )
+from perdure.storage.records import Record
 from perdure.supervision.events import EVENTS
 
 
 def write(sink: FileSink, *seqs: int) -> None:
     for seq in seqs:
         sink.write("step.ended", {"seq": seq, "at": 1.5, "step": "load"})
+
+
+def record_of(event: events.Event) -> Record:
+    return Record(
+        seq=1,
+        stream="admission",
+        version=1,
+        type=type(event).__name__,
+        schema_version=1,
+        codec="json",
+        at=1.5,
+        epoch=1,
+        incarnation=1,
+        body=msgspec.json.encode(event),
+        checksum=0,
+    )
 
 
 def seqs(path: Path) -> list[int]:
@@ -261,6 +280,24 @@ def test_a_command_that_was_not_done_is_a_warning(
     open_sink().write("inbox.applied", {**said, "done": False})
     open_sink().write("inbox.applied", {**said, "done": True})
     assert [one.levelname for one in caplog.records] == ["WARNING", "INFO"]
+
+
+def test_records_reach_the_stdlib_logger_at_the_levels_that_it_hears(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lifted = events.PauseLifted(task="t-1", by="an operator")
+    refused = events.CommandApplied(
+        command="c-1", kind="retry", task="t-1", done=False, said="no such step"
+    )
+    sink = open_sink()
+    for heard in (logging.WARNING, logging.INFO):
+        caplog.set_level(heard, logger="perdure")
+        sink.write_records([record_of(lifted), record_of(refused)])
+    assert [one.args[0] for one in caplog.records if one.args] == [
+        "inbox.applied",
+        "queue.pause_lifted",
+        "inbox.applied",
+    ]
 
 
 def test_a_structlog_logger_gets_the_event_with_its_fields() -> None:

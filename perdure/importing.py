@@ -18,8 +18,7 @@ import msgspec
 from .actors import names
 from .actors.admission.retention import ended_row
 from .actors.belongings import is_under, named_by
-from .actors.events import EVENTS, EffectRecorded, TaskErased, TaskImported
-from .actors.ledger.rows import EvidenceRow, evidence_key
+from .actors.events import EVENTS, TaskErased, TaskImported
 from .actors.task.rows import ENDED, ERASED, TaskRow
 from .archive_file import bytes_of, read, record_of
 from .archive_place import Place, fetched
@@ -37,7 +36,7 @@ __all__ = ["Imported", "bring_back"]
 
 CLOSE_TIMEOUT = 5.0  # seconds
 SHARED = (names.ADMISSION, names.POOL)  # whose records about the task come, too
-NOT_BROUGHT = (names.FACTS, names.FACTS_PAST, names.EVIDENCE)
+NOT_BROUGHT = (names.FACTS, names.FACTS_PAST)
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,7 +233,6 @@ def _make_room(journal: Journal, reader: Reader, tasks: list[str]) -> None:
 def _append(journal: Journal, reader: Reader, kept: _Kept) -> None:
     """Append all of it in one transaction, in the order that it had."""
     task = kept.tasks[0]
-    base = reader.durable_seq + 1  # the place of the record that tells of it
     there = {one.seq: one for one in reader.fetch(r.seq for _, r in kept.services)}
     copies = [
         (of, one) for of, one in kept.services if _is_new(one, there.get(one.seq))
@@ -246,18 +244,16 @@ def _append(journal: Journal, reader: Reader, kept: _Kept) -> None:
         epochs[family] = max(epochs.get(family, 0), one.epoch)
     leases: dict[str, Lease] = {}
     changes: list[tuple[Lease, list[Draft]]] = []
-    evidence: dict[tuple[str, int], int] = {}
-    for place, one in enumerate(records, base + 1):
+    for one in records:
         if one.stream not in leases:
             family = _family(one.stream)
             leases[one.stream] = journal.acquire(one.stream, epochs[family])
         changes.append((leases[one.stream], [_draft(one)]))
-        event = event_of(one)
-        if isinstance(event, EffectRecorded):
-            evidence[one.stream.split("/")[1], event.op] = place - 1
     last = changes[-1][1]
     last[0] = msgspec.structs.replace(
-        last[0], rows=tuple(_rows(kept, evidence)), blobs=tuple(kept.values)
+        last[0],
+        rows=tuple(row for row in kept.rows if row.space not in NOT_BROUGHT),
+        blobs=tuple(kept.values),
     )
     event = TaskImported(
         task=task,
@@ -295,19 +291,6 @@ def _draft(record: Record) -> Draft:
         body=record.body,
         origin=Origin(at=record.at, epoch=record.epoch, incarnation=record.incarnation),
     )
-
-
-def _rows(kept: _Kept, evidence: dict[tuple[str, int], int]) -> list[Row]:
-    """The rows as they were; those that name places of the log name the new ones."""
-    rows = [row for row in kept.rows if row.space not in NOT_BROUGHT]
-    old = {row.key: row for row in kept.rows if row.space == names.EVIDENCE}
-    for (task, op), after in evidence.items():
-        key = evidence_key(task, op)
-        if key in old:
-            row = msgspec.json.decode(old[key].value or b"", type=EvidenceRow)
-            value = msgspec.json.encode(msgspec.structs.replace(row, after=after))
-            rows.append(Row(space=names.EVIDENCE, key=key, value=value))
-    return rows
 
 
 def _queued(

@@ -23,7 +23,7 @@ from ..events import (
     RequestBuilt,
     TaskTrimmed,
 )
-from ..ledger.rows import evidence_key
+from ..ledger.places import own_key
 from ..ledger.trimmed import emptied, is_scratch
 from ..names import EFFECT_KEYS, EVIDENCE, TASK_ROWS, family, ledger
 from ..task import trimmed
@@ -292,7 +292,7 @@ class _Trim:
                 searched=searched,
                 scrub=False,
             )
-            keys = {evidence_key(self.task, one.op) for one in less}
+            keys = {own_key(self.task, one.op) for one in less}
             gone = (Row(space=EVIDENCE, key=key, value=None) for key in sorted(keys))
             yield Part(
                 task=self.task,

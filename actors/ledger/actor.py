@@ -40,9 +40,10 @@ from .inside import Inside
 from .keys import Keyed, Keys
 from .known import Known
 from .left import Left, left_rows
+from .places import place_rows
 from .reopened import Reopened
 from .resolve import ProbeAgain, Probed, Resolver
-from .rows import evidence_rows, rows_of
+from .rows import rows_of
 from .work import Answered, Returned, used
 
 __all__ = ["Ledger"]
@@ -94,9 +95,7 @@ class Ledger(Durable[LedgerState]):
         """Append, with the rows that others look up."""
         changed = rows_of(self.task, self.state, events, self.agent)
         left = left_rows(self.task, self.state, events, self.agent)
-        after = max(self.last_seq, self.house.journal.durable_seq)
-        found = evidence_rows(self.task, self.state, events, after)
-        rows = [*rows, *changed, *found, *left]
+        rows = [*rows, *changed, *place_rows(self.task, self.state, events), *left]
         seq = super().append(
             *events, rows=rows, blobs=blobs, also=also, erasure=erasure
         )

@@ -50,7 +50,7 @@ KEPT = 128  # operations of the running step; more than a policy is shown
 KEY_VERSION = 1  # of the canonical encoding below, for ever
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One operation's newest attempt."""
 
     op: int
@@ -121,11 +121,12 @@ def earlier_of(entry: Entry) -> Earlier:
 class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
     """Entries by operation, oldest first; failed operations of the task by call.
 
-    `left` are the steps whose effects are in the record alone; some of the running one
-    are where it is `over`.
+    `newest` is the newest operation that was begun. `left` are the steps whose effects
+    are in the record alone; some of the running one are where it is `over`.
     """
 
     version: int = 0
+    newest: int = 0
     step: str = ""
     entries: dict[int, Entry] = msgspec.field(default_factory=dict)
     failed: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
@@ -223,6 +224,7 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
             entries[event.op] = _begun(event)
             return LedgerState(
                 version=version,
+                newest=max(state.newest, event.op),
                 step=event.step,
                 entries=entries,
                 failed=state.failed,
@@ -247,6 +249,7 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
             )
             return LedgerState(
                 version=version,
+                newest=state.newest,
                 step=state.step,
                 entries={**state.entries, event.op: ended},
                 failed=_remembered(state.failed, ended),

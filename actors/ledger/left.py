@@ -16,12 +16,12 @@ from ...storage.reader import Reader
 from ...storage.records import Loaded, Row
 from ..agent import Agent
 from ..events import EffectRecorded, EffectRegistered, Event
-from ..names import EFFECT_KEYS, EVIDENCE
+from ..names import EFFECT_KEYS
 from ..protocol import Perform
 from ..tool import Tool
 from ..upgrades import todays
 from .entry import Earlier, LedgerState, leaving
-from .rows import EvidenceRow, evidence_key, recorded
+from .places import outcome_of
 
 if TYPE_CHECKING:
     from .actor import Ledger
@@ -114,10 +114,9 @@ class Left:
         self._reading.add(at)
 
         def read(reader: Reader) -> EffectRecorded:
-            place = reader.row(EVIDENCE, evidence_key(ledger.task, op))
-            assert place is not None
-            row = msgspec.json.decode(place, type=EvidenceRow)
-            return recorded(reader, house.event_of, ledger.task, op, row)
+            found = outcome_of(reader, house.event_of, ledger.task, op)
+            assert found is not None
+            return found.event
 
         def go_on(found: EffectRecorded) -> None:
             self._reading.discard(at)

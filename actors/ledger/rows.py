@@ -3,39 +3,27 @@
 An effect in doubt has a row from the record that says `unknown` to the record or the
 attempt after it; a read in doubt concerns nobody: it is repeated. An effect that its
 caller named has one for good, one that can be taken back has one until it has been.
-Every recorded operation has one that says where its newest record stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ...storage.reader import Reader
-from ...storage.records import Record, Row
+from ...storage.records import Row
 from ..agent import Agent
-from ..errors import Misuse
 from ..events import EffectRecorded, EffectRegistered, Event
-from ..evidence import evidence_id
-from ..names import DOUBTS, EVIDENCE, UNDOS, effect, ledger
+from ..names import DOUBTS, UNDOS, effect
 from .entry import Entry, LedgerState, apply
 from .keys import keyed_row
 
 __all__ = [
     "DoubtRow",
-    "EvidenceRow",
     "UndoRow",
-    "evidence_key",
-    "evidence_prefix",
-    "evidence_rows",
-    "recorded",
     "rows_of",
     "undo_prefix",
 ]
-
-PAGE = 64  # records
 
 
 class DoubtRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,27 +45,6 @@ class UndoRow(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str
     request_id: str
     result: str
-
-
-class EvidenceRow(msgspec.Struct, frozen=True, array_like=True):
-    """Where an operation's newest outcome is recorded: soon behind seq `after`.
-
-    An array, since every operation has one.
-    """
-
-    after: int
-    kind: Literal["model", "tool"]
-    name: str
-
-
-def evidence_prefix(task: str) -> str:
-    """How the keys of a task's evidence rows begin; they sort by operation."""
-    return f"{task}:"
-
-
-def evidence_key(task: str, op: int) -> str:
-    """The key of an operation's evidence row."""
-    return f"{evidence_prefix(task)}{op:09d}"
 
 
 def undo_prefix(task: str) -> str:
@@ -114,43 +81,6 @@ def _changes_none(state: LedgerState, event: Event, agent: Agent) -> bool:
         return event.status == "failed"
     tool = agent.tools.get(entry.name)
     return entry.undoes is None and (tool is None or tool.undo is None)
-
-
-def evidence_rows(
-    task: str, state: LedgerState, events: Sequence[Event], after: int
-) -> Iterator[Row]:
-    """The rows that say where outcomes stand which are appended behind seq `after`."""
-    kinds: dict[int, EffectRegistered] = {}
-    for event in events:
-        if isinstance(event, EffectRegistered):
-            kinds[event.op] = event
-        elif isinstance(event, EffectRecorded):
-            made = kinds.get(event.op) or state.entries[event.op]
-            row = EvidenceRow(after=after, kind=made.kind, name=made.name)
-            key, value = evidence_key(task, event.op), msgspec.json.encode(row)
-            yield Row(space=EVIDENCE, key=key, value=value)
-
-
-def recorded(
-    reader: Reader,
-    event_of: Callable[[Record], Event],
-    task: str,
-    op: int,
-    row: EvidenceRow,
-) -> EffectRecorded:
-    """The record itself: it stands soon behind the place that its row names.
-
-    Raises Misuse where it is not there any more.
-    """
-    seen = row.after
-    while page := reader.records(seen, PAGE):
-        for record in page:
-            if record.stream == ledger(task) and record.type == "EffectRecorded":
-                event = event_of(record)
-                if isinstance(event, EffectRecorded) and event.op == op:
-                    return event
-        seen = page[-1].seq
-    raise Misuse(f"the record of {evidence_id(op)} is not in the store any more")
 
 
 def _doubts(task: str, state: LedgerState, events: Sequence[Event]) -> Iterator[Row]:

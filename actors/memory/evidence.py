@@ -1,7 +1,7 @@
 """Recorded results opened again: `read_evidence`, for the task that asks (A40).
 
-A closed operation is an indexed row that says where its record stands; what went to a
-blob is read from there. A piece at a time, so that one call cannot fill a request.
+Rows lead to where an operation's record stands; what went to a blob is read from
+there. A piece at a time, so that one call cannot fill a request.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from ...storage.errors import Undecodable
 from ...storage.reader import Reader
 from ...storage.records import Record
 from ..errors import Misuse
-from ..events import EffectRecorded
 from ..evidence import evidence_id, named_op
-from ..ledger.rows import EvidenceRow, evidence_key, evidence_prefix, recorded
+from ..ledger.places import Outcome, newest_recorded, outcome_of
 from ..model import ModelReply
-from ..names import EVIDENCE
 from ..protocol import Inquire
 from .lineage import holder, lineage
 
@@ -73,16 +71,15 @@ def opened(
     ops = {named_op(values["id"], name): name for name in reversed(names)}
     op = next((one for one in ops if one is not None), None)
     if op is None:
-        raise Misuse(_unknown(reader, task, values["id"], op))
+        raise Misuse(_unknown(reader, event_of, task, values["id"], op))
     whose, erased = holder(reader, task, op)
     if erased:
         raise Misuse(f"{evidence_id(op)} was of task {whose}, which was erased")
-    found = reader.row(EVIDENCE, evidence_key(whose, op))
+    found = outcome_of(reader, event_of, whose, op)
     if found is None or ops[op] not in (task, whose):
-        raise Misuse(_unknown(reader, task, values["id"], op))
-    row = msgspec.json.decode(found, type=EvidenceRow)
-    text = _text(reader, recorded(reader, event_of, whose, op, row), row)
-    return _piece(f"{evidence_id(op)} {row.name}", text, **_range(values))
+        raise Misuse(_unknown(reader, event_of, task, values["id"], op))
+    text = _text(reader, found)
+    return _piece(f"{evidence_id(op)} {found.name}", text, **_range(values))
 
 
 def _range(values: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +100,8 @@ def _piece(head: str, text: str, start: int, end: int | None) -> str:
     return f"{head}: characters {start} to {stop} of {size}{more}\n{text[start:stop]}"
 
 
-def _text(reader: Reader, record: EffectRecorded, row: EvidenceRow) -> str:
+def _text(reader: Reader, found: Outcome) -> str:
+    record = found.event
     if record.status == "failed":
         return f"error: {record.error}"
     if record.status == "unknown":
@@ -113,23 +111,28 @@ def _text(reader: Reader, record: EffectRecorded, row: EvidenceRow) -> str:
         if body is None:
             raise Misuse("this result is not in the store any more")
         return body.decode()
-    if row.kind == "tool":
+    if found.kind == "tool":
         return record.result
     reply = msgspec.json.decode(record.result, type=ModelReply)
     called = [f"{one.name}({one.arguments})" for one in reply.tool_calls]
     return "\n".join([*([reply.content] if reply.content else []), *called])
 
 
-def _unknown(reader: Reader, task: str, name: str, op: int | None) -> str:
-    newest = reader.last_row(EVIDENCE, evidence_prefix(task))
-    if newest is None:
+def _unknown(
+    reader: Reader,
+    event_of: Callable[[Record], Event],
+    task: str,
+    name: str,
+    op: int | None,
+) -> str:
+    last = newest_recorded(reader, task)
+    if not last:
         return "nothing is recorded in this task yet"
-    last = int(newest.key.removeprefix(evidence_prefix(task)))
     around = range((op or last) - NEARBY, (op or last) + NEARBY + 1)
     near = [
         evidence_id(one)
         for one in around
-        if one > 0 and reader.row(EVIDENCE, evidence_key(task, one)) is not None
+        if one > 0 and outcome_of(reader, event_of, task, one) is not None
     ]
     listed = f"; near it: {', '.join(near)}" if near else ""
     return (

@@ -138,9 +138,7 @@ def read(house: House, task: str, name: str) -> str:
 
 
 def newest(house: House, task: str) -> list[int]:
-    prefix = f"{task}:"
-    rows = house.store.rows[names.EVIDENCE]
-    return [int(key.removeprefix(prefix)) for key in rows if key.startswith(prefix)]
+    return [one.op for one in house.of(names.ledger(task), EffectRecorded)]
 
 
 def test_the_step_that_ran_begins_anew_and_the_model_is_told_what_it_did() -> None:

@@ -6,15 +6,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
 from perdure import Agent, tool
 from perdure.actors.events import EffectRecorded, EffectRegistered
-from perdure.actors.ledger.rows import EvidenceRow, evidence_key, evidence_prefix
 from perdure.actors.memory.evidence import PIECE
 from perdure.actors.model import ModelReply, ModelRequest
-from perdure.actors.names import EVIDENCE
 from perdure.models import Scripted
 from tests.actors.world import House, as_calls, outcomes, quick
 
@@ -182,20 +179,3 @@ def test_reading_costs_no_outside_call_and_is_on_record() -> None:
         "read_evidence",
         "model",
     ]
-
-
-def test_each_operation_has_one_row_that_leads_to_its_record() -> None:
-    house = House(agent_of("x", []))
-    task = house.submit().id
-    house.finish(task)
-    rows = house.runtime._reading.read(
-        lambda reader: reader.rows(EVIDENCE, evidence_prefix(task))
-    )
-    assert [row.key for row in rows] == [evidence_key(task, op) for op in (1, 2, 3)]
-    log = house.store.log
-    for row in rows:
-        after = msgspec.json.decode(row.value, type=EvidenceRow).after
-        there = next(
-            one for one in log if one.seq > after and one.type == "EffectRecorded"
-        )
-        assert msgspec.json.decode(there.body)["op"] == int(row.key[-9:])

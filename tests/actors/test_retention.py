@@ -16,7 +16,8 @@ from perdure.actors.events import (
     ScratchDropped,
     TaskTrimmed,
 )
-from perdure.actors.names import EFFECT_KEYS, ENDED_ROWS, EVIDENCE
+from perdure.actors.ledger.places import outcome_of
+from perdure.actors.names import EFFECT_KEYS, ENDED_ROWS
 from perdure.actors.task.forked import CARRIED, LEFT
 from perdure.actors.task.rows import ENDED
 from perdure.actors.task.trimmed import KEPT
@@ -181,8 +182,15 @@ def test_what_led_to_the_end_goes_and_what_was_done_stays() -> None:  # A40 B79
     assert ("post", False, True) in words.values()
     (blob,) = house.store.blobs.values()
     assert blob.startswith(b"posted")
-    (evidence,) = house.store.rows[EVIDENCE].values()
-    assert b"post" in evidence
+    read = {
+        name: house.runtime._reading.read(
+            lambda reader, op=op: outcome_of(
+                reader, house.runtime._house.event_of, task.id, op
+            )
+        )
+        for op, (name, _, _) in words.items()
+    }
+    assert {name for name, found in read.items() if found is not None} == {"post"}
     assert not house.store.rows.get(EFFECT_KEYS)
     assert not house.store.rows[ENDED_ROWS]
 

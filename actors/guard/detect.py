@@ -8,7 +8,6 @@ new, ends every circle that it does not belong to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -53,7 +52,7 @@ def detect(recent: Sequence[Seen], rules: LoopRules) -> Finding | None:
         return None
     if newest.patience:
         return _impatient(recent)
-    tried = [one for one in recent if not one.has(INFRA) and not one.patience]
+    tried = [one for one in recent if not one.flags & INFRA and not one.patience]
     found = (
         _repeat(tried, rules.repeats)
         or _period(tried, rules.period)
@@ -100,44 +99,55 @@ def _impatient(recent: Sequence[Seen]) -> Finding | None:
 
 
 def _repeat(tried: Sequence[Seen], repeats: int) -> Finding | None:
-    last = tried[-repeats:]
-    if len(last) < repeats or not all(one.same(last[0]) for one in last):
+    if not _recurs(tried, 1, repeats):
         return None
+    last = tried[-repeats:]
     return _found("repeat", last, f"{last[0].tool} did the same {repeats} times over")
 
 
 def _period(tried: Sequence[Seen], longest: int) -> Finding | None:
     for length in range(2, longest + 1):
-        last = tried[-length * TIMES :]
-        if len(last) < length * TIMES:
-            return None
-        if all(one.same(two) for one, two in zip(last, last[length:], strict=False)):
+        if _recurs(tried, length, TIMES):
+            last = tried[-length * TIMES :]
             names = ", ".join(one.tool for one in last[:length])
             says = f"{length} calls ({names}) came round {TIMES} times"
             return _found("period", last, says)
     return None
 
 
+def _recurs(tried: Sequence[Seen], length: int, times: int) -> bool:
+    """Whether the newest actions, so many of them, came so many times over."""
+    size = len(tried)
+    if size < length * times:
+        return False
+    # The newest first: most often it says already that nothing came round.
+    for place in range(size - 1, size - 1 - length * (times - 1), -1):
+        if not tried[place].same(tried[place - length]):
+            return False
+    return True
+
+
 def _near(tried: Sequence[Seen], rules: LoopRules) -> Finding | None:
-    last = tried[-rules.near :]
-    if len(last) < rules.near or not all(
-        _alike(one, two, rules.similar) for one, two in pairwise(last)
-    ):
+    size = len(tried)
+    if size < rules.near:
         return None
+    for place in range(size - 1, size - rules.near, -1):
+        if not _alike(tried[place - 1], tried[place], rules.similar):
+            return None
+    last = tried[-rules.near :]
     came = "failed alike" if last[0].status != "completed" else "changed nothing"
     says = f"{rules.near} calls of {last[0].tool} were nearly the same and {came}"
     return _found("near", last, says)
 
 
 def _alike(one: Seen, two: Seen, similar: float) -> bool:
-    if similarity(one, two) < similar:
-        return False
-    if one.status != "completed":
-        return True
-    if one.has(WROTE) or two.has(WROTE) or one.result != two.result:
-        return False
-    # Many questions have no answer: only the same words asked anew are the same.
-    return one.words == two.words if one.has(TRIVIAL) else True
+    if one.status == "completed":
+        if one.has(WROTE) or two.has(WROTE) or one.result != two.result:
+            return False
+        # Many questions have no answer: only the same words asked anew are the same.
+        if one.has(TRIVIAL) and one.words != two.words:
+            return False
+    return similarity(one, two) >= similar
 
 
 def _errors(tried: Sequence[Seen], errors: int) -> Finding | None:

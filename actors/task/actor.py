@@ -56,7 +56,6 @@ from .state import Op, TaskState, apply
 from .steering import Steering
 from .steps import Steps
 from .subtasks import Subtasks
-from .tries import tries_left
 
 __all__ = ["Task"]
 
@@ -158,10 +157,12 @@ class Task(Durable[TaskState]):
     def handle(self, message: Any) -> None:
         """Hear the others, then go on from the state."""
         match message:
-            case Built():
-                self.operations.built(message)
             case ReserveReply():
                 self.operations.reserved(message)
+            case PolicyAnswered():
+                self.policies.answered(message)
+            case Built():
+                self.operations.built(message)
             case Performed() if not self.pipeline.recalled:
                 return  # the exchange is not back yet; verifying asks for it again
             case Performed():
@@ -181,8 +182,6 @@ class Task(Durable[TaskState]):
                 self.steering.come(message)
             case Queued(task=child):
                 self.subtasks.queued(child)
-            case PolicyAnswered():
-                self.policies.answered(message)
             case Judged():
                 self.judging.judged(message)
             case TryAgain():
@@ -225,8 +224,7 @@ class Task(Durable[TaskState]):
             due = decide(
                 self.state,
                 now=self.house.now(),
-                retries=tries_left(self.state, rules),
-                declarations=rules.declaration_retries,
+                rules=rules,
                 judged=self.judged,
                 policy=self.agent.policy is not None,
                 planner=self.agent.planner,
@@ -251,6 +249,12 @@ class Task(Durable[TaskState]):
 
     def _carry_out(self, command: next_.Command) -> None:
         match command:
+            case next_.Drive(op=op):
+                self.operations.drive(self.state.ops[op])
+            case next_.AskPolicy():
+                self.policies.ask()
+            case next_.AskModel(iteration=iteration):
+                self.steps.ask_model(iteration)
             case next_.MakePlan():
                 planning.begin(self)
             case next_.AskConsent():
@@ -259,12 +263,6 @@ class Task(Durable[TaskState]):
                 planning.adopt(self)
             case next_.StartStep(step=step, attempt=attempt):
                 self.steps.start(step, attempt)
-            case next_.AskModel(iteration=iteration):
-                self.steps.ask_model(iteration)
-            case next_.AskPolicy():
-                self.policies.ask()
-            case next_.Drive(op=op):
-                self.operations.drive(self.state.ops[op])
             case next_.Judge(op=op):
                 self.judging.judge_step(op)
             case next_.JudgeTask():

@@ -18,6 +18,8 @@ def admitted(
     task: Task, outcome: Replied
 ) -> tuple[dict[str, Anchor], list[AnchorsRefused]]:
     """The anchors of an outcome that the task keeps, and the event of the others."""
+    if not outcome.anchors:
+        return {}, []
     rules = task.house.baseline
     kept, refused = admit(
         task.state.anchors,

@@ -132,7 +132,8 @@ def opened(state: TaskState) -> list[Question]:
 
 def of_the_task(state: TaskState) -> list[Question]:
     """Those that no call waits for, but the task itself."""
-    return [one for one in opened(state) if not one.op]
+    questions = state.questions.values()
+    return [one for one in questions if not one.op and one.status == "open"]
 
 
 def about(state: TaskState, what: str) -> Question | None:

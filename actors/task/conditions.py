@@ -44,17 +44,34 @@ __all__ = [
 ]
 
 
-class Moment(NamedTuple):
+class Moment:
     """What conditions look at: the state, the time, and what was refused just now.
 
     `now` is the second since the epoch; `refused` what a room of the task wants it to
-    stop for, of which its state says nothing; `planner` the agent's.
+    stop for, of which its state says nothing; `planner` the agent's. `step` is the
+    running step, `iterates` that and its plan; None where its answer is still to be
+    judged.
     """
 
-    state: TaskState
-    now: float
-    refused: StopFor | None = None
-    planner: Planner | None = None
+    __slots__ = ("iterates", "now", "planner", "refused", "state", "step")
+
+    def __init__(
+        self,
+        state: TaskState,
+        now: float,
+        refused: StopFor | None = None,
+        planner: Planner | None = None,
+    ) -> None:
+        self.state = state
+        self.now = now
+        self.refused = refused
+        self.planner = planner
+        self.step: StepRecord | None = state.step
+        self.iterates: tuple[StepRecord, PlanStep] | None = None
+        if self.step is not None and not state.answer:
+            plan = state.plan_of(self.step.id)
+            assert plan is not None
+            self.iterates = self.step, plan
 
 
 class Condition(NamedTuple):
@@ -86,7 +103,8 @@ def _budget(at: Moment) -> str:
 
 
 def _person(at: Moment) -> str:
-    waiting = [op.approval for op in at.state.open_ops() if op.gate == "asked"]
+    ops = at.state.ops.values()
+    waiting = [op.approval for op in ops if op.gate == "asked" and op.open]
     waiting += [one.question for one in opened(at.state)]
     return f"a person's word is waited for: {', '.join(waiting)}" if waiting else ""
 
@@ -107,7 +125,7 @@ def _nothing(at: Moment) -> str:
 
 def _satisfied(at: Moment) -> str:
     state = at.state
-    if state.step is not None or plans(state, at.planner) is not None:
+    if at.step is not None or plans(state, at.planner) is not None:
         return ""
     if any(one.ready for one in state.standings().values()):
         return ""
@@ -118,35 +136,39 @@ def _satisfied(at: Moment) -> str:
 
 def _loop(at: Moment) -> str:
     guard = at.state.guard
-    if _iterates(at) is None or guard.stage != "stop" or guard.kind in _ERRORS:
+    if at.iterates is None or guard.stage != "stop" or guard.kind in _ERRORS:
         return ""
     return evidence(guard)
 
 
 def _tool_errors(at: Moment) -> str:
     guard = at.state.guard
-    if _iterates(at) is None or guard.stage != "stop" or guard.kind not in _ERRORS:
+    if at.iterates is None or guard.stage != "stop" or guard.kind not in _ERRORS:
         return ""
     return evidence(guard)
 
 
 def _step_timeout(at: Moment) -> str:
-    step = _iterates(at)
+    step = at.iterates
     over = step and step[0].deadline is not None and at.now >= step[0].deadline
     return "its time is over" if over else ""
 
 
 def _max_calls(at: Moment) -> str:
-    if (step := _iterates(at)) is None:
+    if at.iterates is None:
         return ""
-    calls = [op for op in at.state.ops.values() if isinstance(op.action, CallTool)]
-    if not calls or not all(op.beyond for op in calls):
-        return ""
-    return f"it asked for more than its {step[1].max_calls} tool calls"
+    beyond = False
+    for op in at.state.ops.values():
+        if isinstance(op.action, CallTool):
+            beyond = op.beyond
+            if not beyond:
+                break
+    most = at.iterates[1].max_calls
+    return f"it asked for more than its {most} tool calls" if beyond else ""
 
 
 def _max_iterations(at: Moment) -> str:
-    step = _iterates(at)
+    step = at.iterates
     if step is None or not step[1].max_iterations:  # a policy has its budget alone
         return ""
     if step[0].iterations < step[1].max_iterations:
@@ -154,14 +176,6 @@ def _max_iterations(at: Moment) -> str:
     said = f"{step[1].max_iterations} iterations without an accepted answer"
     refused = refusal(at.state)
     return f"{said}: {refused}" if refused else said
-
-
-def _iterates(at: Moment) -> tuple[StepRecord, PlanStep] | None:
-    """The running step and its plan; None where its answer is still to be judged."""
-    step = at.state.step
-    if step is None or at.state.answer:
-        return None
-    return step, next(one for one in at.state.plan if one.id == step.id)
 
 
 _PERSON = ("approval", "approval_expired", "policy", "question", "unknown_effect")
@@ -184,10 +198,11 @@ CONDITIONS = (
 
 def first_held(at: Moment) -> Held | None:
     """The first condition that holds, or None where the loop goes on."""
-    for one in CONDITIONS:
-        refused = at.refused is not None and at.refused.reason in one.reasons
-        if why := at.refused.detail if at.refused and refused else one.why(at):
-            return Held(one.name, why)
+    refused = at.refused
+    for name, why, reasons in CONDITIONS:
+        said = refused is not None and refused.reason in reasons
+        if held := refused.detail if refused and said else why(at):
+            return Held(name, held)
     return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from ..baseline import Baseline
 from ..events import CallTool
 from ..plan.planner import Planner
 from ..plan.standing import stuck_step
@@ -39,6 +40,7 @@ from .conditions import Held, Moment, condition_of, first_held, is_overdue
 from .planned import plans
 from .state import Op, Shortage, TaskState
 from .summarised import is_summary
+from .tries import tries_left
 
 __all__ = ["decide"]
 
@@ -47,8 +49,7 @@ def decide(
     state: TaskState,
     *,
     now: float,
-    retries: int,
-    declarations: int,
+    rules: Baseline,
     judged: bool,
     policy: bool = False,
     planner: Planner | None = None,
@@ -58,8 +59,7 @@ def decide(
 
     Args:
         now: seconds since the epoch; only deadlines look at it.
-        retries: how often the running step may still be tried again.
-        declarations: how often a refused declaration may be repeated.
+        rules: how often the running step, and a declaration, may be tried again.
         judged: the whole task passed acceptance in this incarnation.
         policy: the agent decides by a policy of its own, and asks no model.
         planner: the agent's, where its plan is looked at again.
@@ -72,24 +72,24 @@ def decide(
     if state.status == "closing":
         return (Conclude(),)
     if state.recovery is not None:
-        return _recover(state, declarations, now)
+        return _recover(state, rules.declaration_retries, now)
     if state.cancelled_by:
         return _cancel(state, now)
     if state.retry is not None:
         return retried.due(state, state.retry)
     if state.shortage is not None:
         return (_wind_up(state, state.shortage),)
-    opened = state.open_ops()
-    if asked := [op for op in opened if is_summary(op)]:
-        opened = asked  # the call that it is for is put together again afterwards
-    if drives := _drives(opened, now):
-        return drives
+    if opened := state.open_ops():
+        if asked := [op for op in opened if is_summary(op)]:
+            opened = asked  # the call that it is for is put together again afterwards
+        if drives := _drives(opened, now):
+            return drives
     if not is_overdue(state, now):
         if opened:
             return (_wait(state, opened),)
         if asks := of_the_task(state):
             return (waits_for(asks),)
-    due = _work(Moment(state, now, refused, planner), retries, judged=judged)
+    due = _work(Moment(state, now, refused, planner), rules, judged=judged)
     return (by_policy(state, due) if policy else due,)
 
 
@@ -149,12 +149,14 @@ def _wind_up(state: TaskState, shortage: Shortage) -> Command:
 
 
 def _drives(ops: list[Op], now: float) -> tuple[Command, ...]:
-    return tuple(Drive(op.op, op.attempt) for op in ops if not _waits(op, now))
+    return tuple([Drive(op.op, op.attempt) for op in ops if not _waits(op, now)])
 
 
 def _waits(op: Op, now: float) -> bool:
     if op.rest.until > now:
         return True
+    if not op.gate:
+        return False
     if op.gate in ("asked", "expired", "delegated", "question"):
         return True
     return op.gate == "waiting" and op.due > now
@@ -196,11 +198,11 @@ def _calls(ops: list[Op]) -> str:
     )
 
 
-def _work(at: Moment, retries: int, *, judged: bool) -> Command:
+def _work(at: Moment, rules: Baseline, *, judged: bool) -> Command:
     """One more iteration, a step's beginning, or what stops the loop (B51, B52)."""
-    state, step = at.state, at.state.step
+    state, step = at.state, at.step
     if (held := first_held(at)) is not None:
-        return _stopped(held, at, retries, judged=judged)
+        return _stopped(held, at, tries_left(state, rules), judged=judged)
     if state.answer:
         return Judge(state.answer)
     if (due := plans(state, at.planner)) is not None:
@@ -215,7 +217,7 @@ def _stopped(held: Held, at: Moment, retries: int, *, judged: bool) -> Command:
     state, refused = at.state, at.refused
     if refused is not None and condition_of(refused.reason) == held.name:
         return refused
-    step = state.step.id if state.step is not None else ""
+    step = at.step.id if at.step is not None else ""
     match held.name:
         case "deadline":
             return OVERDUE

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from ..events import ActionObserved, CallTool, Event, LoopFound
+from ..events import CallTool, Event, LoopFound
 from ..guard.detect import LoopRules
 from ..guard.ladder import blocked, look
 from ..guard.seen import FREE, INFRA, OWN, REFUSED, WROTE, Seen, action_of, seen_of
@@ -45,6 +43,14 @@ class Guarding:
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        rules = task.house.baseline
+        self._rules = LoopRules(
+            repeats=rules.loop_repeats,
+            period=rules.loop_period,
+            errors=rules.loop_errors,
+            near=rules.loop_near,
+            similar=rules.loop_similar,
+        )
 
     def refusal(self, op: Op) -> str:
         """Why a call of a circle, or one tried in vain, is not let out, or nothing.
@@ -53,9 +59,9 @@ class Guarding:
         made of a call.
         """
         action, state = op.action, self._task.state
-        if not isinstance(action, CallTool) or op.undoes or op.doubt or op.gate:
-            return ""
         if not state.tried and state.guard.stage not in ("block", "stop"):
+            return ""
+        if not isinstance(action, CallTool) or op.undoes or op.doubt or op.gate:
             return ""
         name = self._action(action)
         if why := blocked(state.guard, op.op, name):
@@ -67,62 +73,50 @@ class Guarding:
         known = state.failures.get(name)
         return in_vain(ops, known.why if known else "")
 
-    def observed(self, event: ActionObserved, outcome: Replied) -> list[Event]:
-        """The event with what is to be remembered, and what is found of circles."""
-        state = self._task.state
-        op = state.ops[event.op]
-        assert isinstance(op.action, CallTool)
-        tool = self._task.agent.tools.get(op.action.tool)
+    def observed(
+        self, op: Op, action: CallTool, outcome: Replied
+    ) -> tuple[Seen | None, list[Event]]:
+        """What is to be remembered of a call, and what is found of circles."""
+        tool = self._task.agent.tools.get(action.tool)
         if tool is not None and tool.rests is not None:
-            return [event]  # to wait is never a circle, what is waited for may be
-        seen = self._seen(op.action, event, outcome)
-        rules = self._task.house.baseline
-        found = look(
-            state.guard,
-            whole(seen, op, event.status),
-            LoopRules(
-                repeats=rules.loop_repeats,
-                period=rules.loop_period,
-                errors=rules.loop_errors,
-                near=rules.loop_near,
-                similar=rules.loop_similar,
-            ),
-        )
-        event = msgspec.structs.replace(event, seen=seen)
+            return None, []  # to wait is never a circle, what is waited for may be
+        seen = self._seen(tool, action, outcome)
+        status = outcome.status
+        found = look(self._task.state.guard, whole(seen, op, status), self._rules)
         if found is None:
-            return [event]
+            return seen, []
         stage, finding = found
-        return [event, LoopFound(stage=stage, found=finding)]
+        return seen, [LoopFound(stage=stage, found=finding)]
 
-    def _seen(self, action: CallTool, event: ActionObserved, outcome: Replied) -> Seen:
-        task = self._task
-        tool = task.agent.tools.get(action.tool)
-        failed = event.status != "completed"
+    def _seen(self, tool: Tool | None, action: CallTool, outcome: Replied) -> Seen:
+        failed = outcome.status != "completed"
         text = outcome.error if failed else outcome.result
         wrote = not failed and outcome.by != "record"
         flags = WROTE if wrote and not (tool and tool.effect == "read") else 0
         if failed:
+            refused = outcome.by == "door"
             trouble = text.partition(":")[0] in TROUBLES or outcome.retry_at > 0
             flags |= INFRA if trouble else 0
-            flags |= REFUSED if event.refused else 0
-            flags |= FREE if self._free(tool, action, event) else 0
-            own = event.status == "failed" and outcome.by in RAN and not trouble
+            flags |= REFUSED if refused else 0
+            flags |= FREE if not refused and self._free(tool, action) else 0
+            own = outcome.status == "failed" and outcome.by in RAN and not trouble
             flags |= OWN if own and _repeats_itself(tool) else 0
+        patience = tool.patience if tool else 0
         return seen_of(
             tool=action.tool,
             arguments=action.arguments,
-            status=event.status,
+            status=outcome.status,
             text=text,
             flags=flags,
             volatile=tool.volatile if tool else (),
             loop_key=tool.loop_key if tool else (),
-            patience=tool.patience if tool else 0,
-            at=task.house.now(),
+            patience=patience,
+            at=self._task.house.now() if patience else 0,
         )
 
-    def _free(self, tool: Tool | None, action: CallTool, event: ActionObserved) -> bool:
+    def _free(self, tool: Tool | None, action: CallTool) -> bool:
         """Whether a failed call may be made again within the retries of its kind."""
-        if tool is None or tool.repeat or event.refused:
+        if tool is None or tool.repeat:
             return False
         name = self._action(action)
         before = sum(

@@ -67,15 +67,17 @@ class Knowledge:
         Not while a request is being built: it shows what its task knew before. Too much
         to be shown is a reason to pause (A101).
         """
-        task = self._task
+        task, facts = self._task, self._facts
+        if facts:
+            now = task.house.now()
+            facts = tuple(one for one in facts if is_current(one, now))
+        if facts == task.state.knowledge and not self._over:
+            return
         if task.state.outcome is not None or task.requests.open(_builds):
             return
         if self._over and not task.state.cancelled_by:
             task.parting.stop_for(StopFor("context", self._over, "drop, then resume"))
-            return
-        now = task.house.now()
-        facts = tuple(one for one in self._facts if is_current(one, now))
-        if facts != task.state.knowledge:
+        elif facts != task.state.knowledge:
             task.append(KnowledgeTaken(facts=facts))
 
 

@@ -23,6 +23,7 @@ from ..events import (
     Event,
     RequestBuilt,
 )
+from ..guard.seen import Seen
 from ..ledger.entry import Entry
 from ..ledger.work import charged
 from ..model import ModelRequest, Usage
@@ -308,31 +309,34 @@ class Operations:
             task.parting.stop_for(StopFor("service", outcome.error, "resume"), op)
 
     def _observe_tool(self, op: Op, action: CallTool, outcome: Replied) -> None:
-        own = self._task.agent.policy is not None
-        if own and not op.undoes:
-            self._task.policies.observed(op, action, outcome)
-        elif not op.undoes:
+        task = self._task
+        undoes = action.undoes is not None
+        own = task.agent.policy is not None
+        if own and not undoes:
+            task.policies.observed(op, action, outcome)
+        elif not undoes:
             self.exchanges.results[op.op] = told(outcome)
-        self._task.subtasks.observed(op.op)
+        task.subtasks.observed(op.op)
         failed = outcome.status != "completed"
-        reason = f"{action.tool}: {outcome.error}" if failed else ""
-        self._task.drifting.observed(action, outcome)
-        anchors, refused = admitted(self._task, outcome)
+        task.drifting.observed(action, outcome)
+        anchors, refused = admitted(task, outcome)
+        seen: Seen | None = None
+        found: list[Event] = []
+        if not undoes and not op.beyond:
+            seen, found = task.guarding.observed(op, action, outcome)
         observed = ActionObserved(
             op=op.op,
             attempt=op.attempt,
             status=outcome.status,
-            reason=reason,
+            reason=f"{action.tool}: {outcome.error}" if failed else "",
             anchors=anchors,
             refused=outcome.by == "door",
+            seen=seen,
         )
-        events: list[Event] = [observed]
-        if not op.undoes and not op.beyond:
-            events = self._task.guarding.observed(observed, outcome)
-        self._task.append(*events, *refused, rows=self._task.approvals.used(op))
+        task.append(observed, *found, *refused, rows=task.approvals.used(op))
         hit("task.observed", action.tool)
-        self._task.steps.observed(op.step)
-        if not op.undoes and not own:
+        task.steps.observed(op.step)
+        if not undoes and not own:
             self.exchanges.remember(action.parent)
 
     def _observe_reply(self, op: Op, action: CallModel, outcome: Replied) -> None:

@@ -169,6 +169,13 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 return step
         return None
 
+    def plan_of(self, step: str) -> PlanStep | None:
+        """What a step is to do, if it is of the plan."""
+        for plan in self.plan:
+            if plan.id == step:
+                return plan
+        return None
+
     @property
     def task(self) -> TaskSubmitted:
         """The submission; every task begins with it."""

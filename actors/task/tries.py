@@ -17,7 +17,7 @@ def tries_left(state: TaskState, rules: Baseline) -> int:
     left = rules.task_retries - state.retries
     step = state.step
     if step is not None:
-        kind = next(one.kind for one in state.plan if one.id == step.id)
-        if kind is not None:
-            left = min(left, rules.retries_of(kind) - step.tries)
+        plan = state.plan_of(step.id)
+        if plan is not None and plan.kind is not None:
+            left = min(left, rules.retries_of(plan.kind) - step.tries)
     return max(left, 0)

@@ -130,8 +130,7 @@ HOLDS: dict[str, tuple[list[Event], dict[str, Any], str]] = {
 
 
 def due(state: TaskState, **options: Any) -> Any:
-    given = {"now": 1.0, "declarations": 3, "judged": False}
-    given["retries"] = tries_left(state, Baseline())
+    given = {"now": 1.0, "rules": Baseline(), "judged": False}
     return decide(state, **{**given, **options})
 
 

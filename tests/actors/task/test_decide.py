@@ -42,7 +42,6 @@ from perdure.actors.task.commands import (
 )
 from perdure.actors.task.decide import decide
 from perdure.actors.task.state import TaskState
-from perdure.actors.task.tries import tries_left
 from tests.actors.task.support import (
     ask,
     call,
@@ -61,8 +60,7 @@ def due(*events: Event, **options: Any) -> tuple[Command, ...]:
 
 
 def of(state: TaskState, **options: Any) -> tuple[Command, ...]:
-    given = {"now": 0.0, "declarations": 3, "judged": False}
-    given["retries"] = tries_left(state, Baseline()) if state.submitted else 0
+    given = {"now": 0.0, "rules": Baseline(), "judged": False}
     return decide(state, **{**given, **options})
 
 

@@ -30,6 +30,8 @@ def tried_after(tried: Tried, op: int, seen: Seen | None, status: Outcome) -> Tr
     if status == "completed":
         if seen.has(WROTE):  # the world is another one now
             return {}
+        if seen.action not in tried:
+            return tried
         return {name: ops for name, ops in tried.items() if name != seen.action}
     if not seen.has(OWN):
         return tried

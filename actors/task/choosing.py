@@ -50,36 +50,18 @@ def by_policy(state: TaskState, due: Command) -> Command:
     return AskPolicy(due.step, due.iteration)
 
 
-def chose(state: TaskState, event: DecisionMade) -> TaskState:
+def chose(choice: Choice, event: DecisionMade) -> Choice:
     """A policy decided; the calls of a decision come one event each."""
     change = msgspec.structs.replace
-    choice, steps, ops = state.choice, state.steps, state.ops
-    action, answer = event.action, 0
-    if event.memo is not None:
-        choice = change(choice, memo=event.memo)
-    if not isinstance(action, CallTool) or action.index == 0:
-        ops = {n: one for n, one in ops.items() if one.open}
-        steps = tuple(
-            change(step, iterations=step.iterations + 1)
-            if step.id == event.step
-            else step
-            for step in steps
-        )
-    match action:
-        case FinishStep(result=result):
-            choice, answer = change(choice, failures=0, result=result), event.op
-        case PauseTask():
-            choice = change(choice, failures=0, stop=event.why)
+    memo = choice.memo if event.memo is None else event.memo
+    match event.action:
         case CallTool(index=0):
-            choice = change(choice, failures=0, exchange=event.op)
-    return change(
-        state,
-        choice=choice,
-        steps=steps,
-        ops=ops,
-        answer=answer,
-        next_op=event.op + 1,
-    )
+            return change(choice, memo=memo, failures=0, exchange=event.op)
+        case FinishStep(result=result):
+            return change(choice, memo=memo, failures=0, result=result)
+        case PauseTask():
+            return change(choice, memo=memo, failures=0, stop=event.why)
+    return change(choice, memo=memo)
 
 
 def counted(choice: Choice, op: Op) -> Choice:

@@ -50,6 +50,9 @@ def observed(failing: Failing, op: Op, event: ActionObserved) -> Failing:
         return failing
     seen = event.seen
     name = seen.action if seen else action_of(call.tool, call.arguments)
+    newest = max(failing.newest, call.parent)
+    if event.status == "completed" and name not in failing.calls:
+        return Failing(newest=newest, calls=failing.calls)
     calls = {key: one for key, one in failing.calls.items() if key != name}
     why = event.reason.removeprefix(f"{call.tool}: ")
     kept = bool(op.rejected) or (event.refused and why.startswith(KEPT_BACK))
@@ -65,7 +68,7 @@ def observed(failing: Failing, op: Op, event: ActionObserved) -> Failing:
             parent=call.parent,
         )
     return Failing(
-        newest=max(failing.newest, call.parent),
+        newest=newest,
         calls=dict(list(calls.items())[-KEPT:]),
     )
 

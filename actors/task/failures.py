@@ -52,6 +52,8 @@ def observed(
     seen = event.seen
     name = seen.action if seen else action_of(call.tool, call.arguments)
     if event.status == "completed":
+        if name not in failures:
+            return failures
         return {key: one for key, one in failures.items() if key != name}
     why = event.reason.removeprefix(f"{call.tool}: ")
     before = failures.get(name)

@@ -47,7 +47,8 @@ def observed(state: TaskState, event: ActionObserved) -> TaskState:
             else step
             for step in steps
         )
-    state = _undone(state, event)
+    if op.undoes:
+        state = _undone(state, event)
     aside = isinstance(op.action, CallModel) and op.action.purpose != "work"
     notes = state.notes
     if event.said:
@@ -57,6 +58,9 @@ def observed(state: TaskState, event: ActionObserved) -> TaskState:
     anchors = state.anchors
     if event.anchors:
         anchors = {**anchors, **event.anchors}
+    seen = state.seen
+    if event.input_tokens:
+        seen = seen_after(seen, estimated=op.estimated, reported=event.input_tokens)
     failures = state.failures
     if isinstance(op.action, CallTool) and not _was_blocked(state.guard, event):
         failures = failed(failures, op.action, event)
@@ -72,9 +76,7 @@ def observed(state: TaskState, event: ActionObserved) -> TaskState:
         notes=notes,
         anchors=anchors,
         choice=state.choice if event.again else counted(state.choice, op),
-        seen=seen_after(
-            state.seen, estimated=op.estimated, reported=event.input_tokens
-        ),
+        seen=seen,
         progressed=state.progressed or not (aside or event.again),
         news=state.news or not (aside or event.again),
     )
@@ -91,7 +93,7 @@ def estimated(state: TaskState, event: RequestBuilt) -> TaskState:
 
 
 def _undone(state: TaskState, event: ActionObserved) -> TaskState:
-    if event.again or not state.ops[event.op].undoes:
+    if event.again:
         return state
     if event.status == "completed":
         return msgspec.structs.replace(state, undone=state.undone + 1)
@@ -124,8 +126,8 @@ def _was_blocked(guard: ladder.GuardState, event: ActionObserved) -> bool:
     """Whether a call was not let out as one of a circle: that is no failure of it."""
     seen = event.seen
     return (
-        seen is not None
-        and event.refused
+        event.refused
+        and seen is not None
         and bool(ladder.blocked(guard, event.op, seen.action))
     )
 

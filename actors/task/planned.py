@@ -16,6 +16,7 @@ from ..events import (
     CallModel,
     CallTool,
     ConsentAsked,
+    DecisionMade,
     Event,
     Fired,
     PlanChecked,
@@ -201,6 +202,11 @@ def followed(before: TaskState, state: TaskState, event: Event) -> TaskState:
     change = msgspec.structs.replace
     planning = state.planning
     match event:
+        case DecisionMade():
+            return state
+        case ActionObserved():
+            if not event.again:
+                planning = _observed(before.ops[event.op], planning, event)
         case TaskSubmitted(steps=steps) if steps:
             planning = change(planning, number=1)
         case StepStarted():
@@ -213,8 +219,6 @@ def followed(before: TaskState, state: TaskState, event: Event) -> TaskState:
         case AnswerRefused(step=step, why=why):
             why = f"the answer of step {step} was refused: {why}"
             planning = _due(planning, [("result", why)])
-        case ActionObserved(again=False):
-            planning = _observed(before.ops[event.op], planning, event)
         case TaskResumed():
             planning = _resumed(before, planning, event)
     if planning is state.planning:

@@ -210,6 +210,10 @@ def _applied(state: TaskState, event: Event) -> TaskState:
     state = msgspec.structs.replace(state, version=state.version + 1)
     change = msgspec.structs.replace
     match event:
+        case DecisionMade():
+            return stepping.decided(state, event)
+        case ActionObserved():
+            return observing.observed(state, event)
         case TaskSubmitted():
             steps = tuple(StepRecord(id=step.id) for step in event.steps)
             return change(state, submitted=event, plan=event.steps, steps=steps)
@@ -223,8 +227,6 @@ def _applied(state: TaskState, event: Event) -> TaskState:
             return planned(state, event)
         case StepStarted():
             return stepping.started(state, event)
-        case DecisionMade():
-            return stepping.decided(state, event)
         case PolicyFailed():
             return change(state, choice=failed(state.choice))
         case RequestBuilt():
@@ -241,8 +243,6 @@ def _applied(state: TaskState, event: Event) -> TaskState:
             return observing.estimated(state, event)
         case SummaryTaken() | SummaryRefused():
             return summarised.after(state, event)
-        case ActionObserved():
-            return observing.observed(state, event)
         case AnchorsRefused(refused=refused):
             return change(state, notes=noted(state, no_room(refused)))
         case DriftFound() | DriftOver():

@@ -17,7 +17,6 @@ from ..events import (
     StepEnded,
     StepStarted,
     TaskResumed,
-    Undoes,
 )
 from ..guard.ladder import GuardState
 from . import choosing, gates, recoveries, summarised
@@ -110,49 +109,69 @@ def started(state: TaskState, event: StepStarted) -> TaskState:
 
 
 def decided(state: TaskState, event: DecisionMade) -> TaskState:
-    action = event.action
-    if not isinstance(action, CallModel) and is_own(event.op, action):
-        state = chose(state, event)
-    if isinstance(action, FinishStep | PauseTask):
-        return state
-    op = Op(op=event.op, step=event.step, action=action)
-    state, op = _counted(state, op)
-    ops = {**state.ops, event.op: op}
-    recovery, shortage = state.recovery, state.shortage
-    match event.action:
-        case CallModel(purpose="work"):
-            ops = {n: one for n, one in ops.items() if one.open}
-        case CallModel(purpose="closing"):
-            shortage = Shortage(op=event.op, detail=event.why)
-            state = msgspec.structs.replace(state, news=False)
-        case CallTool(undoes=Undoes()):
-            ops = {n: one for n, one in ops.items() if one.open}
-        case CallTool() if is_own(event.op, action):
-            pass  # it has seen the goal
-        case CallTool(tool=tool, arguments=arguments):
-            acts = (*state.acts, act_of(tool, arguments))[-ACTS_KEPT:]
-            state = msgspec.structs.replace(state, acts=acts)
-        case CallModel(purpose="declare") if recovery is not None:
-            recovery = msgspec.structs.replace(recovery, declares=event.op)
-    return msgspec.structs.replace(
-        state, ops=ops, next_op=event.op + 1, recovery=recovery, shortage=shortage
-    )
-
-
-def _counted(state: TaskState, op: Op) -> tuple[TaskState, Op]:
-    """Count a call for its step; one beyond the step's limit is marked instead."""
-    if not isinstance(op.action, CallTool) or op.undoes:
-        return state, op
     change = msgspec.structs.replace
-    most = next((one.max_calls for one in state.plan if one.id == op.step), None)
-    made = next((one.calls for one in state.steps if one.id == op.step), 0)
-    if most is not None and made >= most:
-        return state, change(op, beyond=True)
-    steps = tuple(
-        change(step, calls=made + 1) if step.id == op.step else step
-        for step in state.steps
+    action, op = event.action, event.op
+    own = is_own(op, action)  # a policy's: it has seen the goal
+    tool = isinstance(action, CallTool)
+    first = own and not (tool and action.index)  # of what the policy decided
+    choice, answer = state.choice, state.answer
+    if own:
+        choice = chose(choice, event)
+        answer = op if isinstance(action, FinishStep) else 0
+    ops, news, acts = state.ops, state.news, state.acts
+    recovery, shortage = state.recovery, state.shortage
+    calls = beyond = False
+    begins = first
+    match action:
+        case CallTool(undoes=None):
+            beyond = _has_no_calls_left(state, event.step)
+            calls = not beyond
+            if not own:
+                acts = (*acts, act_of(action.tool, action.arguments))[-ACTS_KEPT:]
+        case CallTool() | CallModel(purpose="work"):
+            begins = True
+        case CallModel(purpose="closing"):
+            shortage, news = Shortage(op=op, detail=event.why), False
+        case CallModel(purpose="declare") if recovery is not None:
+            recovery = change(recovery, declares=op)
+    if begins:
+        ops = {n: one for n, one in ops.items() if one.open}
+    if not isinstance(action, FinishStep | PauseTask):
+        made = Op(op=op, step=event.step, action=action, beyond=beyond)
+        ops = {**ops, op: made}
+    steps = state.steps
+    if first or calls:
+        steps = tuple(
+            [
+                change(
+                    step, iterations=step.iterations + first, calls=step.calls + calls
+                )
+                if step.id == event.step
+                else step
+                for step in steps
+            ]
+        )
+    return change(
+        state,
+        choice=choice,
+        answer=answer,
+        ops=ops,
+        steps=steps,
+        next_op=op + 1,
+        acts=acts,
+        news=news,
+        recovery=recovery,
+        shortage=shortage,
     )
-    return change(state, steps=steps), op
+
+
+def _has_no_calls_left(state: TaskState, step: str) -> bool:
+    """Whether a step has made as many calls as it may: one more is marked instead."""
+    plan = state.plan_of(step)
+    if plan is None or plan.max_calls is None:
+        return False
+    made = next((one.calls for one in state.steps if one.id == step), 0)
+    return made >= plan.max_calls
 
 
 def ended(state: TaskState, event: StepEnded) -> TaskState:

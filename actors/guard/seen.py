@@ -97,7 +97,7 @@ _FLEETING = tuple(
         ("", r"1(?<!\w1)[5-9]\d{8}(\d{3})?(\.\d+)?\b"),  # (milli)seconds since 1970
         (
             "",
-            r"\d(?<![\w.]\d)\d*(\.\d+)?\s?"
+            r"[0-9](?<![\w.]\d)[0-9]*+(\.\d++)?+\s?+(?=[nµums毫秒])"
             r"(ns|µs|us|ms|secs?|seconds|s|毫秒|秒)(?!\w)",
         ),
     )

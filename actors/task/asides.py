@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...supervision.faults import hit
-from ..events import ActionObserved
+from ..events import ActionObserved, CallTool
 from ..model import ModelReply
 from ..protocol import Replied
 from . import closing, planning, summaries
@@ -41,6 +41,8 @@ def refused(task: Task, op: Op, why: str) -> bool:
 
 def observed(task: Task, op: Op, outcome: Replied, *, again: bool) -> bool:
     """Take the outcome, where it is such a call."""
+    if isinstance(op.action, CallTool):
+        return False
     if closing.is_closing(op):
         closing.observe(task, op, outcome, again=again)
     elif is_summary(op):

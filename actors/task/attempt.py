@@ -27,7 +27,10 @@ __all__ = ["attempt_of", "request_of", "rules_of"]
 
 def rules_of(task: Task) -> tuple[Rule, ...]:
     """What binds the calls of a task: its rules, and those its agent has by now."""
-    return tuple(dict.fromkeys([*task.state.task.rules, *task.agent.rules]))
+    submitted, now = task.state.task.rules, task.agent.rules
+    if submitted == now:
+        return now
+    return tuple(dict.fromkeys([*submitted, *now]))
 
 
 def request_of(
@@ -67,6 +70,8 @@ def attempt_of(task: Task, op: Op, request: ModelRequest | None) -> Perform:
 
     A model call besides the step's work says its purpose in its name.
     """
+    state = task.state
+    plan = state.plan_of(op.step)
     model = Perform(
         op=op.op,
         attempt=op.attempt,
@@ -80,14 +85,14 @@ def attempt_of(task: Task, op: Op, request: ModelRequest | None) -> Perform:
         request=request,
         reply_to=task.address,
         start_by=task.slots.start_by(op),
-        checkpoint=next(
-            (one.checkpoint for one in task.state.plan if one.id == op.step), "nodes"
-        ),
-        until=None if op.undoes else task.state.task.deadline,
+        checkpoint="nodes" if plan is None else plan.checkpoint,
+        until=None if op.undoes else state.task.deadline,
         holds=tuple(
-            step.id
-            for step in task.state.steps
-            if step.attempt and step.status != "completed" and step.id != op.step
+            [
+                step.id
+                for step in state.steps
+                if step.attempt and step.status != "completed" and step.id != op.step
+            ]
         ),
     )
     action = op.action
@@ -105,7 +110,7 @@ def attempt_of(task: Task, op: Op, request: ModelRequest | None) -> Perform:
         earlier=max(op.asks - 1, 0),
         edited=op.edited,
         rejected=op.rejected,
-        since=task.state.anew,
+        since=state.anew,
         given=task.subtasks.given(op.op) or task.questions.given(op.op),
         undoes=action.undoes,
         rules=rules_of(task),

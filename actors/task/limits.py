@@ -18,12 +18,10 @@ __all__ = ["Limits", "sample_name"]
 
 
 def sample_name(task: Task, op: Op) -> str:
-    """The name that what such a call takes is learned by; undos and sub-tasks: none."""
+    """The name that what such a call takes is learned by; undos have none."""
     if not isinstance(op.action, CallTool):
         return f"model:{task.agent.model.name}"
-    if op.undoes or task.subtasks.share(op) is not None:
-        return ""
-    return f"tool:{op.action.tool}"
+    return "" if op.undoes else f"tool:{op.action.tool}"
 
 
 class Limits:
@@ -51,7 +49,7 @@ class Limits:
     def look(self, op: Op) -> None:
         """The account answered for this operation; perhaps its reply is now decided."""
         task = self._task
-        if not isinstance(op.action, CallTool):
+        if not self._refused or not isinstance(op.action, CallTool):
             return
         calls = [
             one

@@ -72,6 +72,9 @@ class Operations:
         self.sent: set[int] = set()
         self.in_doubt: set[int] = set()  # may have run, by the record
         self._ended: dict[int, int] = {}  # attempts of open operations, by the record
+        house = task.house
+        self._account = house.address(account(task.id))
+        self._ledger = house.address(ledger(task.id))
 
     # ── out ──────────────────────────────────────────────────────────────────────
 
@@ -208,11 +211,10 @@ class Operations:
             reply_to=task.address,
             share=share,
             closing=closing.is_closing(op),
-            name=sample_name(task, op),
+            name=sample_name(task, op) if share is None else "",
             price=task.agent.price,
         )
-        to = task.house.address(account(task.id))
-        task.requests.send(("reserve", op.op, op.attempt), to, message)
+        task.requests.send(("reserve", op.op, op.attempt), self._account, message)
 
     def reserved(self, message: ReserveReply) -> None:
         """The account answered: through the door, or pause for money."""
@@ -240,15 +242,13 @@ class Operations:
         task = self._task
         message = attempt_of(task, op, None)
         message = msgspec.structs.replace(message, limited=limited)
-        to = task.house.address(ledger(task.id))
-        task.requests.send(("perform", op.op, op.attempt), to, message)
+        task.requests.send(("perform", op.op, op.attempt), self._ledger, message)
 
     def _send(self, op: Op) -> None:
         task = self._task
         self.sent.add(op.op)
         wanted = attempt_of(task, op, self._requests.pop(op.op, None))
-        to = task.house.address(ledger(task.id))
-        task.requests.send(("perform", op.op, op.attempt), to, wanted)
+        task.requests.send(("perform", op.op, op.attempt), self._ledger, wanted)
 
     # ── back ─────────────────────────────────────────────────────────────────────
 

@@ -127,11 +127,13 @@ class Pipeline:
 
     def verified(self, message: Verified | Performed) -> None:
         """Step 3: one more operation is decided."""
+        if self._verdicts is None:
+            return
         if isinstance(message, Verified):
             op, decided = message.op, str(message.decided)
         else:
             op, decided = message.outcome.op, _decision(message)
-        if self._verdicts is None or op not in self._verdicts:
+        if op not in self._verdicts:
             return
         self._verdicts[op] = decided
         if decided == "running":

@@ -44,9 +44,12 @@ class Slots:
 
         `backoff` is what is waited for after a failure anyway.
         """
-        if op.rest.until or op.rest.waited:
+        rest = op.rest
+        if rest.until or rest.waited:
             return 0.0
-        left = op.rest.retry_at - self._task.house.now()
+        if not rest.retry_at:
+            return backoff
+        left = rest.retry_at - self._task.house.now()
         return 0.0 if left > max(backoff, SHORT) else max(backoff, left, 0.0)
 
     def passes(self, op: Op) -> bool:
@@ -58,7 +61,7 @@ class Slots:
         rest, service = task.state.ops[op.op].rest, self._service(op)
         if op.rejected:
             return True
-        if not service and rest.retry_at > task.house.now():
+        if not service and rest.retry_at and rest.retry_at > task.house.now():
             if not asides.deferred(task, op, task.agent.model.name, rest.retry_at):
                 self._defer(op, "", rest.retry_at)
             return False
@@ -100,11 +103,15 @@ class Slots:
 
     def start_by(self, op: Op) -> float | None:
         """The second by which an attempt must begin, if it has a slot."""
+        if not self._until:
+            return None
         attempt, until = self._until.get(op.op, (0, 0.0))
         return until or None if attempt == op.attempt else None
 
     def heard(self, op: Op, outcome: Replied) -> None:
         """What its service asked for concerns all who use it."""
+        if not outcome.retry_at:
+            return
         task, service = self._task, self._service(op)
         if not service or outcome.retry_at <= task.house.now():
             return

@@ -48,8 +48,8 @@ class Steps:
         """Why a call is not let out that its step may not make any more, or nothing."""
         if not op.beyond:
             return ""
-        plan = self._task.state.plan
-        most = next((one.max_calls for one in plan if one.id == op.step), None)
+        plan = self._task.state.plan_of(op.step)
+        most = None if plan is None else plan.max_calls
         return f"limit: step {op.step} has made its {most} tool calls (max_calls)"
 
     def left(self) -> float | None:
@@ -132,5 +132,5 @@ class Steps:
             self._task.snapshot("step_observed")
 
     def _checkpoint(self, step: str) -> Checkpoint:
-        plan = self._task.state.plan
-        return next((one.checkpoint for one in plan if one.id == step), "nodes")
+        plan = self._task.state.plan_of(step)
+        return "nodes" if plan is None else plan.checkpoint

@@ -53,12 +53,7 @@ def detect(recent: Sequence[Seen], rules: LoopRules) -> Finding | None:
     if newest.patience:
         return _impatient(recent)
     tried = [one for one in recent if not one.flags & INFRA and not one.patience]
-    found = (
-        _repeat(tried, rules.repeats)
-        or _period(tried, rules.period)
-        or _near(tried, rules)
-        or _errors(tried, rules.errors)
-    )
+    found = _round(tried, rules) or _near(tried, rules) or _errors(tried, rules.errors)
     if found is None or len(found.actions) > 1:
         return found
     if newest.has(FREE):
@@ -98,15 +93,15 @@ def _impatient(recent: Sequence[Seen]) -> Finding | None:
     )
 
 
-def _repeat(tried: Sequence[Seen], repeats: int) -> Finding | None:
-    if not _recurs(tried, 1, repeats):
-        return None
-    last = tried[-repeats:]
-    return _found("repeat", last, f"{last[0].tool} did the same {repeats} times over")
-
-
-def _period(tried: Sequence[Seen], longest: int) -> Finding | None:
-    for length in range(2, longest + 1):
+def _round(tried: Sequence[Seen], rules: LoopRules) -> Finding | None:
+    """The same action over and over, or a few of them in turn."""
+    newest = tried[-1]
+    if _recurs(tried, 1, rules.repeats):
+        says = f"{newest.tool} did the same {rules.repeats} times over"
+        return _found("repeat", tried[-rules.repeats :], says)
+    for length in range(2, min(rules.period, len(tried) - 1) + 1):
+        if tried[-1 - length].action != newest.action:
+            continue  # so it is with most
         if _recurs(tried, length, TIMES):
             last = tried[-length * TIMES :]
             names = ", ".join(one.tool for one in last[:length])
@@ -120,8 +115,7 @@ def _recurs(tried: Sequence[Seen], length: int, times: int) -> bool:
     size = len(tried)
     if size < length * times:
         return False
-    # The newest first: most often it says already that nothing came round.
-    for place in range(size - 1, size - 1 - length * (times - 1), -1):
+    for place in range(size - 1, size - 1 - length * (times - 1), -1):  # newest first
         if not tried[place].same(tried[place - length]):
             return False
     return True
@@ -131,7 +125,7 @@ def _near(tried: Sequence[Seen], rules: LoopRules) -> Finding | None:
     size = len(tried)
     if size < rules.near:
         return None
-    for place in range(size - 1, size - rules.near, -1):
+    for place in range(size - 1, size - rules.near, -1):  # the newest say it first
         if not _alike(tried[place - 1], tried[place], rules.similar):
             return None
     last = tried[-rules.near :]
@@ -142,7 +136,7 @@ def _near(tried: Sequence[Seen], rules: LoopRules) -> Finding | None:
 
 def _alike(one: Seen, two: Seen, similar: float) -> bool:
     if one.status == "completed":
-        if one.has(WROTE) or two.has(WROTE) or one.result != two.result:
+        if (one.flags | two.flags) & WROTE or one.result != two.result:
             return False
         # Many questions have no answer: only the same words asked anew are the same.
         if one.has(TRIVIAL) and one.words != two.words:

@@ -126,12 +126,10 @@ class Operations:
         if not task.time_left() and self._may_be_left(op):
             if not asides.refused(task, op, next_.OVERDUE.detail):
                 task.parting.stop_for(next_.OVERDUE, op)
-        elif asides.overdue(task, op):
-            return
-        elif isinstance(op.action, CallModel):
+        elif isinstance(op.action, CallTool):
+            self._reserve(op, self.own(op), task.subtasks.share(op))
+        elif not asides.overdue(task, op):
             self._assemble(op, op.action)
-        else:
-            self._reserve(op, self.own(op), self._task.subtasks.share(op))
 
     def _may_be_left(self, op: Op) -> bool:
         """Whether an attempt need not be begun: nothing hangs on its outcome."""

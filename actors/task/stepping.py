@@ -112,8 +112,8 @@ def decided(state: TaskState, event: DecisionMade) -> TaskState:
     change = msgspec.structs.replace
     action, op = event.action, event.op
     own = is_own(op, action)  # a policy's: it has seen the goal
-    tool = isinstance(action, CallTool)
-    first = own and not (tool and action.index)  # of what the policy decided
+    # The first of what the policy decided: its other calls carry an index.
+    first = own and not (isinstance(action, CallTool) and action.index)
     choice, answer = state.choice, state.answer
     if own:
         choice = chose(choice, event)

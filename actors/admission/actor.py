@@ -57,10 +57,11 @@ from .erasing import Erasing
 from .forking import Forks
 from .gate import Gate
 from .isolation import Isolation
+from .lines import Lines, due
 from .pausing import Pausing
 from .place import Place
 from .questions import Questions
-from .queue import QueueState, apply, due
+from .queue import QueueState, apply
 from .resting import Resting, places_of
 from .retention import GoOn, LookBack, Retention
 from .retrying import Retries
@@ -92,6 +93,7 @@ class Admission(Durable[QueueState]):
     ) -> None:
         super().__init__(house, ADMISSION, epoch, QueueState())
         self.requests = Requests(self)
+        self.lines = Lines({})
         self.resting = Resting(self)
         self.callers = Callers(self)
         self.answers = Answers(self)
@@ -150,6 +152,10 @@ class Admission(Durable[QueueState]):
                 self.house.withdrawn.discard(task, approval)
             raise
         self.resting.keep(rests)
+        for event in all_:
+            task = getattr(event, "task", "")
+            if task:
+                self.lines.put(task, self.state.tasks.get(task))
         return seq
 
     def _load(self, reader: Reader) -> Loaded:
@@ -159,6 +165,7 @@ class Admission(Durable[QueueState]):
 
     def loaded(self, folded: Folded) -> None:
         """Look which active tasks really run; the others are recovered or started."""
+        self.lines = Lines(self.state.tasks)
         if self.house.held is None:
             self.isolation.opened()
             held = [] if self.house.resume else [*self.state.tasks, *self._left_alone]
@@ -257,21 +264,22 @@ class Admission(Durable[QueueState]):
 
     def _admit(self) -> None:
         """Give free slots to those whose turn it is."""
-        starting, active = self.activation.starting, set(self.state.active())
+        starting = self.activation.starting
         if self.drains is not None:
-            if self.activation.idle >= active and not starting:
+            if not starting and self.activation.idle >= self.lines.active:
                 for promise in self.drains:
                     self.when_durable(self.last_seq, partial(promise.set, None))
             return
         if self.isolation.go_on():
             return
         for task in due(
-            self.state,
+            self.lines,
+            self.state.rounds,
             slots=self.house.baseline.active_tasks,
-            held=frozenset(self.held),
+            held=self.held,
             now=self.house.now(),
-            ripe=frozenset(self.ripe),
-            starting=frozenset(starting),
+            ripe=self.ripe,
+            starting=starting,
         ):
             self.activation.activate(task)
 

@@ -72,13 +72,13 @@ class Callers:
         if key is None:
             self._queue(message)
             return
-        known = admission.state.with_key(key)
+        known = admission.lines.with_key(key)
         if known is not None:
             self._answer(message, known)
             return
 
         def found(row: bytes | None) -> None:
-            earlier = admission.state.with_key(key) or (row.decode() if row else None)
+            earlier = admission.lines.with_key(key) or (row.decode() if row else None)
             if earlier is not None:
                 self._answer(message, earlier)
             else:

@@ -1,8 +1,8 @@
-"""The queue's state, pure: which task is where, and whose turn comes next."""
+"""The queue's state, pure: which task is where, and which groups had their turn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
@@ -42,7 +42,6 @@ __all__ = [
     "QueueState",
     "Rounds",
     "apply",
-    "due",
     "placed",
 ]
 
@@ -131,10 +130,6 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             name for name in self.active() if self.tasks[name].opening == self.openings
         ]
 
-    def with_key(self, key: str) -> str | None:
-        """The unfinished task that was submitted with `key`."""
-        return next((name for name, one in self.tasks.items() if one.key == key), None)
-
 
 def apply(state: QueueState, event: Event) -> QueueState:
     """Fold one event of the queue's stream."""
@@ -160,7 +155,7 @@ def apply(state: QueueState, event: Event) -> QueueState:
             state = change(state, unclean=0, alone=False)
         case TaskActivated(task=task):
             old = state.tasks[task]
-            if old.where == "queued" and not _winds_up(state, task):
+            if old.where == "queued" and not _winds_up(state, old):
                 state = _turned(state, old, Rounds.given)
         case TaskPassivated(task=task, waiting=False):
             state = _turned(state, state.tasks[task], Rounds.back)
@@ -249,15 +244,21 @@ def placed(state: QueueState, event: Event) -> Place:
 def _with(state: QueueState, event: Event, place: Place) -> dict[str, Place]:
     task: str = getattr(event, "task")  # noqa: B009 - every one that has a place
     if place.rests and not isinstance(event, TaskRecalled):
-        return {name: one for name, one in state.tasks.items() if name != task}
+        return _without(state.tasks, task)
     tasks = {**state.tasks, task: place}
     if isinstance(event, TaskRecalled):  # where it stood before it rested
         return dict(sorted(tasks.items(), key=lambda one: one[1].place))
     return tasks
 
 
+def _without(tasks: dict[str, Place], task: str) -> dict[str, Place]:
+    rest = tasks.copy()
+    rest.pop(task, None)
+    return rest
+
+
 def _left(state: QueueState, task: str) -> QueueState:
-    tasks = {name: one for name, one in state.tasks.items() if name != task}
+    tasks = _without(state.tasks, task)
     priority, rounds = state.tasks[task].priority, state.rounds
     if not any(one.priority == priority for one in tasks.values()):
         rounds = {n: one for n, one in rounds.items() if n != priority}
@@ -291,76 +292,7 @@ def _turned(
     )
 
 
-def _winds_up(state: QueueState, name: str) -> bool:
-    place = state.tasks[name]
-    parent = state.tasks.get(place.parent)
+def _winds_up(state: QueueState, place: Place) -> bool:
+    parent = state.tasks.get(place.parent) if place.parent else None
     waits = parent is not None and parent.where == "active" and parent.ending
     return waits or place.ending
-
-
-def due(
-    state: QueueState,
-    *,
-    slots: int,
-    held: frozenset[str],
-    now: float,
-    ripe: frozenset[str] = frozenset(),
-    starting: frozenset[str] = frozenset(),
-) -> list[str]:
-    """The tasks to activate now: by priority, group by group, in order of submission.
-
-    Of groups that wait with the same priority, each gets a slot in turn: a thousand
-    tasks do not keep one of another group waiting. A cancelled task needs no free slot
-    and takes nobody's turn: it only winds up; so does a sub-task of one, which waits
-    for its end with a slot in hand. `held` are left alone, and those whose
-    time has not come at second `now` since the epoch; that of the `ripe` ones has,
-    whatever a clock that was set back says. `starting` were chosen before: they have
-    their slots, and their groups have had these turns.
-    """
-    chosen: list[str] = []
-    first: list[str] = []
-    waiting: list[str] = []
-    for name, one in state.tasks.items():
-        if one.where != "queued":
-            continue
-        if _winds_up(state, name):
-            if name not in held and name not in starting:
-                chosen.append(name)
-        elif name in starting:
-            first.append(name)
-        elif name not in held and (one.not_before <= now or name in ripe):
-            waiting.append(name)
-    active = sum(name not in held for name in state.active())
-    free = slots - active - len(first)
-    if free > 0:
-        rounds = dict(state.rounds)
-        _in_turn(state, first, rounds, len(first))
-        chosen += _in_turn(state, waiting, rounds, free)
-    return chosen
-
-
-def _in_turn(
-    state: QueueState, names: Iterable[str], rounds: dict[int, Rounds], most: int
-) -> list[str]:
-    """At most so many of the tasks, in the order of their turns; `rounds` go on."""
-    lines: dict[tuple[int, str], list[tuple[int, str]]] = {}
-    for name in names:
-        one = state.tasks[name]
-        line = lines.setdefault((-one.priority, one.group), [])
-        line.append((-one.place, name))
-    for line in lines.values():
-        line.sort()  # the oldest last
-
-    def turn(key: tuple[int, str]) -> tuple[int, int, int]:
-        back, group = key
-        at = rounds.get(-back, Rounds())
-        return back, at.of(group), -lines[key][-1][0]
-
-    chosen: list[str] = []
-    while lines and len(chosen) < most:
-        key = min(lines, key=turn)
-        chosen.append(lines[key].pop()[1])
-        rounds[-key[0]] = rounds.get(-key[0], Rounds()).given(key[1])
-        if not lines[key]:
-            del lines[key]
-    return chosen

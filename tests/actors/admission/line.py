@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from perdure.actors.admission import lines
+from perdure.actors.admission.lines import Lines
 from perdure.actors.admission.place import Place
 from perdure.actors.admission.queue import MOVES, QueueState, apply, placed
 from perdure.actors.events import Event, TaskQueued, TaskRecalled
 
-__all__ = ["Line"]
+__all__ = ["Line", "due"]
+
+
+def due(state: QueueState, **options: Any) -> list[str]:
+    """Whose turn it is in a queue, looked at as a whole."""
+    return lines.due(Lines(state.tasks), state.rounds, **options)
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.actors.admission.lines import Lines
 from perdure.actors.admission.queue import (
     ADOPT,
     REMEMBERED,
     UPGRADE,
     QueueState,
     apply,
-    due,
 )
 from perdure.actors.events import (
     AgentChanged,
@@ -21,7 +21,7 @@ from perdure.actors.events import (
     TaskQueued,
     TaskWoken,
 )
-from tests.actors.admission.line import Line
+from tests.actors.admission.line import Line, due
 
 NONE = frozenset[str]()
 NOW = 1_700_000_000.0
@@ -128,9 +128,9 @@ def test_only_a_task_whose_actors_ended_well_counts_as_clean() -> None:
 
 def test_a_key_finds_its_unfinished_task() -> None:
     state = fold(queued("x", key="mine"))
-    assert state.with_key("mine") == "x"
+    assert Lines(state.tasks).with_key("mine") == "x"
     left = fold(TaskLeft(task="x", status="completed"), state=state)
-    assert left.with_key("mine") is None
+    assert Lines(left.tasks).with_key("mine") is None
 
 
 def test_events_of_other_streams_are_refused() -> None:

@@ -10,7 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from perdure.actors.admission.queue import LAG, QueueState, due
+from perdure.actors.admission import lines
+from perdure.actors.admission.lines import Lines
+from perdure.actors.admission.queue import LAG, QueueState
 from perdure.actors.events import (
     Event,
     TaskActivated,
@@ -20,7 +22,7 @@ from perdure.actors.events import (
     TaskQueued,
     TaskWoken,
 )
-from tests.actors.admission.line import Line
+from tests.actors.admission.line import Line, due
 
 NOW = 1_700_000_000.0
 PASSED = 1 + LAG  # starts of another group while one of the same priority waits
@@ -48,12 +50,15 @@ class QueueAgainstList(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.line = Line()
+        self.lines = Lines({})
         self.tasks: list[Known] = []
         self.epochs: Counter[str] = Counter()
         self.passed: Counter[tuple[int, str, str]] = Counter()  # priority, whom, by
 
     def fold(self, event: Event) -> None:
         self.line = self.line.after(event)
+        task = getattr(event, "task", "")
+        self.lines.put(task, self.state.tasks.get(task))
 
     @property
     def state(self) -> QueueState:
@@ -108,15 +113,26 @@ class QueueAgainstList(RuleBasedStateMachine):
                 assert other.priority <= one.priority
                 if (other.priority, other.group) == (one.priority, one.group):
                     assert self.tasks.index(one) < self.tasks.index(other)
+        for name in chosen:
+            self.begin(listed[name])
         for name in data.draw(st.permutations(chosen)):
-            self.activate(listed[name])
+            self.activated(listed[name])  # each starts when its money is there
         for key, times in self.passed.items():
             assert times <= PASSED, f"{key} {times}"
 
-    def activate(self, one: Known) -> None:
-        fresh = one.where == "queued" and not one.cancelled
-        self.epochs[one.name] += 1
+    def begin(self, one: Known) -> None:
+        fresh = one.waits
         one.where, one.woken = "active", False
+        if fresh:
+            for group in self.waiting(one.priority) - {one.group}:
+                self.passed[one.priority, group, one.group] += 1
+            for priority, group, by in list(self.passed):
+                if (priority, group) == (one.priority, one.group):
+                    del self.passed[priority, group, by]
+        self.no_longer_waiting()
+
+    def activated(self, one: Known) -> None:
+        self.epochs[one.name] += 1
         self.fold(
             TaskActivated(
                 task=one.name,
@@ -126,18 +142,12 @@ class QueueAgainstList(RuleBasedStateMachine):
                 by="",
             )
         )
-        if fresh:
-            for group in self.waiting(one.priority) - {one.group}:
-                self.passed[one.priority, group, one.group] += 1
-            for priority, group, by in list(self.passed):
-                if (priority, group) == (one.priority, one.group):
-                    del self.passed[priority, group, by]
-        self.no_longer_waiting()
 
     @rule(data=st.data())
     def recover(self, data: Any) -> None:
         if one := self.draw(data, "active"):
-            self.activate(one)
+            self.begin(one)
+            self.activated(one)
 
     @rule(data=st.data(), how=st.sampled_from(("waits", "parks", "ends")))
     def stop(self, data: Any, how: str) -> None:
@@ -196,6 +206,15 @@ class QueueAgainstList(RuleBasedStateMachine):
     def who_rests_takes_no_room(self) -> None:
         known = [one.name for one in self.tasks if one.where in ("queued", "active")]
         assert list(self.state.tasks) == known
+
+    @invariant()
+    def lines_kept_up_are_those_of_a_look_at_all(self) -> None:
+        kept, state = self.lines, self.state
+        anew = Lines(state.tasks)
+        assert (kept.active, kept.lines) == (anew.active, anew.lines)
+        for slots in (1, len(state.active()) + 2):
+            turn = lines.due(kept, state.rounds, slots=slots, held=set(), now=NOW)
+            assert turn == due(state, slots=slots, held=frozenset(), now=NOW)
 
     @invariant()
     def a_snapshot_holds_all_of_it(self) -> None:

@@ -20,6 +20,7 @@ from ..supervision.actor import Actor
 from ..supervision.faults import hit
 from .events import Event
 from .house import House
+from .loads import Loads, load
 from .upgrades import state_of
 
 __all__ = ["Durable", "Folded", "Found"]
@@ -59,7 +60,14 @@ class Durable(Actor, Generic[S]):
     ready_when_started = False
     label = "durable"  # the first word of this actor's fault points
 
-    def __init__(self, house: House, stream: str, epoch: int, first: S) -> None:
+    def __init__(
+        self,
+        house: House,
+        stream: str,
+        epoch: int,
+        first: S,
+        loads: Loads | None = None,
+    ) -> None:
         super().__init__()
         self.house = house
         self.stream = stream
@@ -72,6 +80,7 @@ class Durable(Actor, Generic[S]):
         self._snapshot_size = 0  # bytes of the last one
         self.last_seq = 0
         self._lease: Lease | None = None
+        self._loads = loads
 
     def fold(self, state: S, event: Event) -> S:
         """Return the state after `event`; pure."""
@@ -87,6 +96,10 @@ class Durable(Actor, Generic[S]):
     def started(self) -> None:
         """Take the stream over from any earlier incarnation, then load it."""
         self._lease = self.house.journal.acquire(self.stream, self.epoch)
+        ready = None if self._loads is None else self._loads.take(self.stream)
+        if ready is not None:
+            self._go_on(ready)
+            return
         incarnation, address = self.incarnation, self.address
 
         def done(loaded: Loaded | BaseException) -> None:
@@ -105,21 +118,20 @@ class Durable(Actor, Generic[S]):
             return
         if message.incarnation != self.incarnation:
             return
-        if isinstance(message.loaded, BaseException):
-            raise message.loaded
-        folded = self._rebuild(message.loaded)
-        early, self._early = self._early, None
+        self._go_on(message.loaded)
+
+    def _go_on(self, loaded: Loaded | BaseException) -> None:
+        if isinstance(loaded, BaseException):
+            raise loaded
+        folded = self._rebuild(loaded)
+        early, self._early = self._early or (), None
         self.loaded(folded)
         self.ready()
         for kept in early:
             self.handle(kept)
 
     def _load(self, reader: Reader) -> Loaded:
-        return reader.load(self.stream, usable=self._usable)
-
-    def _usable(self, snapshot: Snapshot) -> bool:
-        state_of(snapshot, self._state_type)
-        return True
+        return load(reader, self.stream, self._state_type)
 
     def _rebuild(self, loaded: Loaded) -> Folded:
         base = 0

@@ -312,12 +312,16 @@ class Stopped(Message, frozen=True, kw_only=True):
 
 
 class Allocate(Message, frozen=True, kw_only=True):
-    """A first grant for a task, from the pool; idempotent by task."""
+    """A first grant for a task, from the pool; idempotent by task.
+
+    Whoever read the pool's rows found `nothing` for it behind that seq; 0: did not.
+    """
 
     task: str
     amounts: Amounts
     reply_to: Address
     parent: str = ""  # whose account it comes out of
+    nothing: int = 0
 
 
 class Allocated(Message, frozen=True, kw_only=True):

@@ -95,10 +95,11 @@ def family_spec(
         children=(
             ChildSpec(
                 name=names.ledger(task),
-                factory=lambda: Ledger(house, task, epoch, agent),
+                factory=lambda: Ledger(house, task, epoch, agent, wake.loads),
             ),
             ChildSpec(
-                name=names.account(task), factory=lambda: Account(house, task, epoch)
+                name=names.account(task),
+                factory=lambda: Account(house, task, epoch, wake.loads),
             ),
             ChildSpec(name=names.context(task), factory=lambda: Context(house, agent)),
             ChildSpec(

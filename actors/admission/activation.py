@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage.records import Record
+from ...storage.records import Loaded, Record
 from ...supervision.faults import hit
 from ...supervision.protocol import StartChild, StopChild
 from ...supervision.spec import ChildSpec
@@ -21,6 +21,7 @@ from ..events import (
     TaskLeft,
     TaskPassivated,
 )
+from ..loads import Loads
 from ..names import POOL, TASKS, family
 from ..names import task as task_name
 from ..protocol import Allocate, Order, Stopped, WakeAgain
@@ -70,6 +71,7 @@ class Activation:
         self.farewells: dict[str, Stopped] = {}
         self._over: dict[str, int] = {}  # newest incarnation of what ran before
         self._failures: dict[str, str] = {}  # why actors did not start, the last time
+        self._new: dict[str, Loaded] = {}  # the streams of tasks that never ran
         self._recovering: set[str] = set()  # who holds a recovery permit
         self._for_permit: deque[str] = deque()
 
@@ -96,6 +98,8 @@ class Activation:
             self._begin(task)
             return
 
+        as_of = admission.last_seq
+
         def found(vetted: Vetted) -> None:
             if admission.vetting.holds_back(task, vetted):
                 return
@@ -106,11 +110,14 @@ class Activation:
                 return
             submitted = vetted.submitted
             assert submitted is not None
+            if vetted.stream is not None:
+                self._new[task] = vetted.stream
             message = Allocate(
                 task=task,
                 amounts=submitted.budget,
                 reply_to=admission.address,
                 parent=submitted.parent,
+                nothing=0 if vetted.granted else as_of,
             )
             pool = admission.house.address(POOL)
             admission.requests.send(("pool", task), pool, message)
@@ -126,6 +133,7 @@ class Activation:
             return
         winds_up = admission.state.tasks[task].ending  # without any money
         if refusal is not None and not winds_up:
+            self._new.pop(task, None)
             admission.park(task, refusal, "resume", "paused")
         else:
             self._begin(task)
@@ -187,7 +195,9 @@ class Activation:
         self._over[task] = admission.system.newest
         admission.ripe.discard(task)
         hit("admission.activated", place.agent)
+        new = self._new.pop(task, None)
         wake = Wake(
+            loads=Loads(task, Loads.of_new(task, new) if new else None),
             since=place.since,
             order=place.order,
             by=place.by,
@@ -200,7 +210,7 @@ class Activation:
         spec = self._family_of(task, epoch, place.agent, wake)
         start = StartChild(spec=spec, reply_to=admission.address)
 
-        def flushed() -> None:
+        def go() -> None:
             tasks = admission.house.address(TASKS)
             if recovery is not None:
                 # An admission that crashed may have had an earlier epoch's actors
@@ -210,7 +220,10 @@ class Activation:
             self.watch(task)
             admission.requests.send(("start", task), tasks, start)
 
-        admission.once_durable(seq, flushed)
+        if new:
+            go()  # nothing is read, and what it writes comes after its activation
+        else:
+            admission.once_durable(seq, go)
 
     def not_started(self, task: str, error: str) -> None:
         """A start failed: it is a recovery that failed, and is begun again as one."""

@@ -20,17 +20,17 @@ from ...storage.errors import (
     UnknownType,
 )
 from ...storage.reader import Reader
-from ...storage.records import Record, Row, Snapshot
+from ...storage.records import Loaded, Record, Row, Snapshot
 from ..budget.account import AccountState
 from ..definition import Change, Definition, changes, held_by, in_words
 from ..events import AgentChanged, Event, TaskSubmitted, TaskWoken
 from ..ledger.entry import LedgerState
-from ..names import AGENTS, TASK_ROWS, account, family, ledger
+from ..names import AGENTS, GRANTS, TASK_ROWS, account, family, ledger
 from ..protocol import Adopt
 from ..task.rows import ENDED, TaskRow
 from ..task.state import TaskState
 from ..upgrades import is_current, state_of
-from .first import first_of, submitted_of
+from .first import all_of_new, first_of, loaded_of, submitted_of
 from .place import Place
 from .queue import ADOPT, UPGRADE
 from .resting import lacking, places_of
@@ -52,10 +52,13 @@ class Vetted(msgspec.Struct, frozen=True, kw_only=True):
 
     `unreadable` says why this code cannot read it, and `unfit` that other code could.
     `changes` is how its agent differs from the definition `before` that it ran under;
-    `rules` is the baseline that it ran under.
+    `rules` is the baseline that it ran under. Of a task that was only submitted
+    `stream` is all there is, and `granted` says whether something was granted.
     """
 
     submitted: TaskSubmitted | None = None
+    stream: Loaded | None = None
+    granted: bool = True
     unreadable: str = ""
     unfit: bool = False
     before: str = ""
@@ -71,7 +74,13 @@ def vet(
     Without `whole` only its submission is read: this process wrote the rest.
     """
     try:
-        submitted = submitted_of(task, first_of(reader, task), house.event_of)
+        new = not whole and not place.epoch
+        first = all_of_new(reader, task) if new else first_of(reader, task)
+        submitted = submitted_of(task, first, house.event_of)
+        if new:
+            granted = reader.row(GRANTS, task) is not None
+            stream = loaded_of(task, first)
+            return Vetted(submitted=submitted, stream=stream, granted=granted)
         if not whole:
             return Vetted(submitted=submitted)
         is_readable(reader, house.codec.check, family(task), TaskState)

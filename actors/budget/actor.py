@@ -17,7 +17,8 @@ from ..events import (
     Settled,
 )
 from ..house import House
-from ..names import POOL
+from ..loads import Loads
+from ..names import POOL, account
 from ..protocol import (
     CloseAccount,
     Closed,
@@ -59,8 +60,8 @@ class Account(Durable[AccountState]):
 
     label = "account"
 
-    def __init__(self, house: House, task: str, epoch: int) -> None:
-        super().__init__(house, f"task/{task}/account", epoch, AccountState())
+    def __init__(self, house: House, task: str, epoch: int, loads: Loads) -> None:
+        super().__init__(house, account(task), epoch, AccountState(), loads)
         self.task = task
         self.requests = Requests(self)
         self._granted = False

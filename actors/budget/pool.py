@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from ...storage.reader import Reader
 from ...storage.records import Row
 from ..durable import Durable, Folded, Found
 from ..events import (
@@ -32,34 +30,11 @@ from ..protocol import (
     Learned,
     ReturnGrant,
 )
-from ..written import Written
 from .account import add, limits_of, lowered, subtract
 from .estimates import Samples, merged
+from .recent import RETURNED, Given, Recent
 
 __all__ = ["Given", "Pool", "PoolState", "apply_pool", "share"]
-
-RETURNED = "returned"  # a row for each task that has given its grants back
-
-
-class Given(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a task that has not ended was granted, by grant; a row of the pool's.
-
-    The grants in `passed` are within the grant of another task, and not out once more.
-    """
-
-    grants: dict[str, Amounts] = msgspec.field(default_factory=dict)
-    passed: tuple[str, ...] = ()
-
-    def plus(self, granted: Granted) -> Given:
-        """What it is with one more grant."""
-        return Given(
-            grants={**self.grants, granted.grant: granted.amounts},
-            passed=(*self.passed, granted.grant) if granted.parent else self.passed,
-        )
-
-    def own(self, grant: str) -> bool:
-        """Whether the pool really gave it: neither passed on, nor a limit lowered."""
-        return grant not in self.passed and not lowered(self.grants[grant])
 
 
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +96,7 @@ class Pool(Durable[PoolState]):
 
     def __init__(self, house: House, epoch: int) -> None:
         super().__init__(house, POOL, epoch, PoolState())
-        self._written = Written[Given](self)
+        self.recent = Recent(self)
 
     def fold(self, state: PoolState, event: Event) -> PoolState:
         """Fold by the pool's arithmetic."""
@@ -129,6 +104,7 @@ class Pool(Durable[PoolState]):
 
     def loaded(self, folded: Folded) -> None:
         """Write down limits that differ from the last ones."""
+        self.recent.opened()
         limits = limits_of(self.house.pool)
         if limits != self.state.limits:
             self.append(PoolOpened(limits=limits))
@@ -136,42 +112,29 @@ class Pool(Durable[PoolState]):
     def handle(self, message: Any) -> None:
         """Grant, enlarge, tell, take back; each is safe to ask for twice."""
         match message:
-            case Allocate(task=task):
-                self._look(task, lambda given, _: self._allocate(message, given))
+            case Allocate(task=task, nothing=nothing):
+                then = partial(self._allocate, message)
+                self.recent.look(task, then, nothing)
             case Enlarge(task=task):
-                self._look(task, partial(self._enlarge, message))
+                self.recent.look(task, partial(self._enlarge, message))
             case FetchGrants(task=task):
-                self._look(task, lambda given, _: self._tell(task, given))
+                self.recent.look(task, lambda given, _: self._tell(task, given))
             case ReturnGrant(task=task):
-                self._look(task, lambda given, _: self._take_back(message, given))
+                self.recent.look(task, partial(self._take_back, message))
             case Learned(task=task, samples=samples):
                 self.append(EstimatesLearned(task=task, samples=samples))
             case Found():
                 self.hear(message)
-
-    def _look(self, task: str, then: Callable[[Given, bool], None]) -> None:
-        """Go on with what a task has, and whether it has given all back before."""
-
-        def look(reader: Reader) -> tuple[bytes | None, bool]:
-            return reader.row(GRANTS, task), reader.row(RETURNED, task) is not None
-
-        def found(rows: tuple[bytes | None, bool]) -> None:
-            value, ended = rows
-            row = None if value is None else msgspec.json.decode(value, type=Given)
-            given = self._written.newest(task, row)
-            then(given or Given(), ended or (task in self._written and given is None))
-
-        self.read(look, found)
 
     def _grant(self, task: str, given: Given, granted: Granted) -> Given:
         """Give a grant: the task has it besides what it has."""
         new = given.plus(granted)
         row = Row(space=GRANTS, key=task, value=msgspec.json.encode(new))
         self.append(granted, rows=[row])
-        self._written.keep({task: new})
+        self.recent.keep(task, new)
         return new
 
-    def _allocate(self, message: Allocate, given: Given) -> None:
+    def _allocate(self, message: Allocate, given: Given, _: bool) -> None:
         """The first grant: what the task's budget says, of this pool or its parent's.
 
         Nothing is given where it stands already.
@@ -191,7 +154,7 @@ class Pool(Durable[PoolState]):
                 self._grant(task, given, granted)
         message.reply_to.tell(Allocated(task=task, refusal=refusal))
 
-    def _take_back(self, message: ReturnGrant, given: Given) -> None:
+    def _take_back(self, message: ReturnGrant, given: Given, _: bool) -> None:
         """What is left, and whole what was granted when the account had closed.
 
         What a sub-task leaves of its parent's grant stays with its parent.
@@ -212,7 +175,7 @@ class Pool(Durable[PoolState]):
                 Row(space=GRANTS, key=task, value=None),
             ]
             self.append(GrantReturned(task=task, amounts=amounts), rows=rows)
-            self._written.keep({task: None})
+            self.recent.keep(task, Given(), ended=True)
         message.reply_to.tell(GrantBack(task=task))
 
     def _share(self, wanted: Amounts) -> Amounts | str:

@@ -17,7 +17,8 @@ from ..events import EffectRecorded, Event, RestAsked
 from ..evidence import READ, opener
 from ..executor.executor import Outcome
 from ..house import House
-from ..names import account
+from ..loads import Loads
+from ..names import account, ledger
 from ..protocol import (
     Consult,
     Hold,
@@ -61,9 +62,12 @@ class Ledger(Durable[LedgerState]):
 
     label = "ledger"
 
-    def __init__(self, house: House, task: str, epoch: int, agent: Agent) -> None:
-        super().__init__(house, f"task/{task}/ledger", epoch, LedgerState())
+    def __init__(
+        self, house: House, task: str, epoch: int, agent: Agent, loads: Loads
+    ) -> None:
+        super().__init__(house, ledger(task), epoch, LedgerState(), loads)
         self.task = task
+        self.loads = loads
         self.agent = agent
         self.requests = Requests(self)
         self.wanted: dict[int, Perform] = {}
@@ -82,6 +86,7 @@ class Ledger(Durable[LedgerState]):
     def _load(self, reader: Reader) -> Loaded:
         loaded = super()._load(reader)
         self.left.load(reader, loaded)
+        self.loads.read(reader)  # the others start after this one
         return loaded
 
     def append(

@@ -16,7 +16,7 @@ from ..events import (
     TaskResumed,
 )
 from ..house import House
-from ..names import ADMISSION, MEMORY, TIMERS
+from ..names import ADMISSION, MEMORY, TIMERS, family
 from ..protocol import (
     Built,
     Closed,
@@ -72,7 +72,7 @@ class Task(Durable[TaskState]):
     def __init__(
         self, house: House, task: str, epoch: int, agent: Agent, wake: Wake
     ) -> None:
-        super().__init__(house, f"task/{task}", epoch, TaskState())
+        super().__init__(house, family(task), epoch, TaskState(), wake.loads)
         self.id = task
         self.agent = agent
         self.wake = wake

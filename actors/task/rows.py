@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -19,6 +19,9 @@ from ..names import (
 )
 from .conditions import condition_of
 from .state import TaskState
+
+if TYPE_CHECKING:
+    from ..loads import Loads
 
 __all__ = [
     "COMES",
@@ -145,7 +148,8 @@ class Wake:
 
     `order` was given at epoch `since`, the newest resume by `resumer` at `resumed`: it
     counts against earlier pauses only. With it, step `retry` is to be done again.
-    The first incarnation may find that its last end was clean; no later one can.
+    The first incarnation may find that its last end was clean, and its stream among the
+    `loads`; no later one can.
     """
 
     def __init__(
@@ -155,6 +159,7 @@ class Wake:
         order: Literal["run", "resume", "cancel", "compensate", "again"],
         by: str,
         clean: bool,
+        loads: Loads,
         resumed: int = 0,
         resumer: str = "",
         retry: str = "",
@@ -167,6 +172,7 @@ class Wake:
         self.resumer = resumer
         self.retry = retry
         self.noted = noted  # notes that it was given before
+        self.loads = loads
         self.told = 0  # the recovery whose progress admission was last told of
         self._clean = clean
 

@@ -76,7 +76,7 @@ def held(house: House) -> dict[str, int]:
         "leases": len(journal._leases._streams),
         "epochs": len(journal._leases._epochs),
         "families": len(journal._leases._under),
-        "grants": len(actor(house, names.POOL)._written._values),
+        "grants": len(actor(house, names.POOL).recent),
         "actors": len(house.runtime._system._cells),
         "pool": len(msgspec.json.encode(pool)),
         "queue": len(msgspec.json.encode(admission.state)),

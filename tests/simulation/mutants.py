@@ -333,7 +333,9 @@ def give_a_grant_twice() -> Any:
 
     def generous(pool: Pool, message: Any) -> None:
         if type(message).__name__ == "FetchGrants":
-            pool._look(message.task, lambda given, _: again(pool, message.task, given))
+            pool.recent.look(
+                message.task, lambda given, _: again(pool, message.task, given)
+            )
         allocate(pool, message)
 
     def again(pool: Pool, task: str, given: Given) -> None:

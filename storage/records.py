@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 import zlib
+from functools import lru_cache
 
 import msgspec
 
@@ -26,6 +28,7 @@ __all__ = [
 ]
 
 JSON_CODEC = "json"
+NAMES_KEPT = 4_096  # of streams and types together, whose checksum is known
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,12 +168,23 @@ def record_checksum(
     incarnation: int,
     body: bytes,
 ) -> int:
-    """CRC-32 over every field, so that a record moved elsewhere shows too."""
-    head = (
-        f"{seq}\0{stream}\0{version}\0{type_name}\0{schema_version}\0{codec}\0"
-        f"{at!r}\0{epoch}\0{incarnation}\0"
-    )
-    return zlib.crc32(body, zlib.crc32(head.encode()))
+    """CRC-32 over every field, so that a record moved elsewhere shows too.
+
+    What no record can hold, where a store is damaged, has a checksum that none has.
+    """
+    try:
+        numbers = _NUMBERS.pack(seq, version, schema_version, at, epoch, incarnation)
+    except struct.error:
+        return -1
+    return zlib.crc32(body, zlib.crc32(numbers, _names(stream, type_name, codec)))
+
+
+_NUMBERS = struct.Struct("<qqqdqq")
+
+
+@lru_cache(NAMES_KEPT)
+def _names(*names: str) -> int:
+    return zlib.crc32("\0".join(names).encode())
 
 
 def snapshot_checksum(snapshot: Snapshot) -> int:

@@ -3,15 +3,20 @@
 An event is what happened, never what is wanted. Times are seconds since the epoch,
 amounts are whole numbers by dimension (see `budget.account`), JSON values stand as
 JSON text so that a plain SQL tool shows them as they were.
+
+Amounts of one call of a tool are in short where they are stored: ``{"call:NAME": 7}``
+is one call that took 7 milliseconds, ``{"calls:NAME": 1}`` one that is to come.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from .admission.place import Place
+from .amounts import Amounts, in_full, in_short
 from .context.facts import Finding
 from .guard.detect import Finding as Circle
 from .guard.seen import Seen
@@ -136,7 +141,6 @@ __all__ = [
     "task_of",
 ]
 
-Amounts: TypeAlias = dict[str, int]
 Kind: TypeAlias = Literal["query", "generate", "downstream"]
 Checkpoint: TypeAlias = Literal["every", "nodes", "log"]
 Purpose: TypeAlias = Literal["work", "declare", "closing", "summarise", "plan", "judge"]
@@ -1021,6 +1025,16 @@ class EffectRecorded(Event, frozen=True, kw_only=True):
     who: str = ""
     said_at: float = 0.0
 
+    def __post_init__(self) -> None:
+        if len(self.usage) == 1:
+            msgspec.structs.force_setattr(self, "usage", in_full(self.usage))
+
+    def stored(self) -> EffectRecorded:
+        """The event that its JSON is made of."""
+        short = copy(self)
+        msgspec.structs.force_setattr(short, "usage", in_short(self.usage))
+        return short
+
 
 class EffectProbed(Event, frozen=True, kw_only=True):
     """A probe was asked and the answer decides nothing yet."""
@@ -1049,6 +1063,16 @@ class Reserved(Event, frozen=True, kw_only=True):
     book: Literal["spent", "recovery"] = "spent"
     amounts: Amounts
 
+    def __post_init__(self) -> None:
+        if len(self.amounts) == 1:
+            msgspec.structs.force_setattr(self, "amounts", in_full(self.amounts))
+
+    def stored(self) -> Reserved:
+        """The event that its JSON is made of."""
+        short = copy(self)
+        msgspec.structs.force_setattr(short, "amounts", in_short(self.amounts))
+        return short
+
 
 class Held(Event, frozen=True, kw_only=True):
     """The attempt's outcome is unknown; its reservation stays charged."""
@@ -1068,6 +1092,16 @@ class Settled(Event, frozen=True, kw_only=True):
     book: Literal["spent", "unknown", "recovery", "none"] = "spent"
     amounts: Amounts = msgspec.field(default_factory=dict)
     beside: dict[str, Amounts] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.amounts) == 1:
+            msgspec.structs.force_setattr(self, "amounts", in_full(self.amounts))
+
+    def stored(self) -> Settled:
+        """The event that its JSON is made of."""
+        short = copy(self)
+        msgspec.structs.force_setattr(short, "amounts", in_short(self.amounts))
+        return short
 
 
 class Alerted(Event, frozen=True, kw_only=True):

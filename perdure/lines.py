@@ -92,7 +92,13 @@ def _shape(kind: str) -> Shape | None:
             fields[name] = (name, field.type, made)
         else:
             fields[name] = (name, field.type, field.default)
-    line = msgspec.defstruct(kind, list(fields.values()), kw_only=True)
+    made = getattr(event, "__post_init__", None)
+    line = msgspec.defstruct(
+        kind,
+        list(fields.values()),
+        kw_only=True,
+        namespace=None if made is None else {"__post_init__": made},
+    )
     return Shape(
         decoder=msgspec.json.Decoder(line),
         version=version_of(event),

@@ -7,7 +7,7 @@ and a schema version, and this registry says what they mean today.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from enum import Enum
 from typing import Any
@@ -29,7 +29,9 @@ class Codec:
     Args:
         event_classes: frozen `msgspec.Struct` classes. The type name is the struct's
             tag, else the class's name; the class attribute `schema_version` (1 where
-            there is none) is the version written.
+            there is none) is the version written. Where a class has a method
+            ``stored``, the JSON is made of what that gives back, and read as equal to
+            the event.
         upgraders: ``(type name, n)`` to a function that turns the JSON object of
             version n into that of n + 1.
 
@@ -46,12 +48,15 @@ class Codec:
         self._versions: dict[str, int] = {}
         self._decoders: dict[str, msgspec.json.Decoder[msgspec.Struct]] = {}
         self._names: dict[type[msgspec.Struct], str] = {}
+        self._stored: dict[type[msgspec.Struct], Callable[[Any], msgspec.Struct]] = {}
         self._upgraders = {} if upgraders is None else upgraders
         for cls in event_classes:
             name = _type_name(cls)
             if name in self._versions:
                 raise ValueError(f"two event classes are named {name!r}; rename one")
             self._names[cls] = name
+            if stored := getattr(cls, "stored", None):
+                self._stored[cls] = stored
             self._versions[name] = version_of(cls)
             self._decoders[name] = msgspec.json.Decoder(cls)
 
@@ -78,7 +83,8 @@ class Codec:
                 type(event).__name__, "its class is not registered with the codec"
             )
         try:
-            body = self._encoder.encode(event)
+            stored = self._stored.get(type(event))
+            body = self._encoder.encode(event if stored is None else stored(event))
             read = self._decoders[name].decode(body)
         except (msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
             _refuse_unstorable(event, name)  # names the field, where it can

@@ -113,6 +113,14 @@ def test_a_line_says_what_the_record_left_out() -> None:
     assert (line["task"], line["epoch"], line["seq"]) == ("t-1", 4, 7)
 
 
+def test_a_line_has_amounts_in_full() -> None:
+    call = {"milliseconds": 3, "tool:send": 1, "tool_calls": 1}
+    said = record(Reserved(op=1, amounts=call))
+    assert b"milliseconds" not in said.body
+    assert encode_record(said) == encode(*line_of(said))
+    assert msgspec.json.decode(encode_record(said))["amounts"] == call
+
+
 def test_a_field_of_the_event_goes_before_that_of_the_record() -> None:
     began = RecoveryBegan(task="t-9", cause="process", epoch=9)
     line = msgspec.json.decode(encode_record(record(began)))

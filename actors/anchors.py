@@ -86,7 +86,7 @@ def anchored(
 
     `text` is the whole result, `given` what its function handed in.
     """
-    if tool is None:
+    if tool is None or not (tool.anchors or given):
         return {}
     schema = f"schema of {tool.name}"
     own = MODEL if tool.claims else f"tool {tool.name}"

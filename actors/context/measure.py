@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from ..errors import ContextBudgetError
@@ -44,10 +44,32 @@ class Measure(Protocol):
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 
-# One encoder for all calls: json.dumps builds a new one for each call with options.
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
 )
+
+
+def _encoder() -> Callable[[Any], str]:
+    # One encoder for all calls: `JSONEncoder.encode` makes the one that does the work
+    # anew each time, which takes as long as a small value takes to be written.
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # another Python
+        return _ENCODER.encode
+    parts = make(
+        None,  # no marks against cycles: they end at the interpreter's own limit
+        _ENCODER.default,
+        json.encoder.encode_basestring,
+        None,
+        _ENCODER.key_separator,
+        _ENCODER.item_separator,
+        _ENCODER.sort_keys,
+        _ENCODER.skipkeys,
+        _ENCODER.allow_nan,
+    )
+    return lambda value: "".join(parts(value, 0))
+
+
+_encode = _encoder()
 
 
 def canonical(value: Any) -> str:
@@ -57,7 +79,7 @@ def canonical(value: Any) -> str:
     cycles, keys of mixed types, nesting beyond the interpreter's limit.
     """
     try:
-        return _ENCODER.encode(value)
+        return _encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise ContextBudgetError(
             f"request must contain finite JSON data: {error}"

@@ -7,7 +7,6 @@ in those alone is the same result.
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 import re
 from collections.abc import Sequence
@@ -102,7 +101,9 @@ _FLEETING = tuple(
         ),
     )
 )
-_SAFE = bytes.maketrans(b"+/", b"-_")
+_BITS = (  # what the last 6 bits of a byte are written as
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" * 4
+)
 _SORTED = msgspec.json.Encoder(order="sorted")
 _RUNS = (
     (re.compile(r"\d+"), "9"),
@@ -296,9 +297,7 @@ def _digest(value: Any) -> str:
         body = value.encode("utf-8", "surrogatepass")
     else:
         body = _body(value)
-    digest = hashlib.sha256(body).digest()
-    written = binascii.b2a_base64(digest[:DIGEST]).translate(_SAFE)
-    return written[:DIGEST].decode()
+    return hashlib.blake2b(body, digest_size=DIGEST).digest().translate(_BITS).decode()
 
 
 def _body(value: Any) -> bytes:

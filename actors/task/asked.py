@@ -123,6 +123,8 @@ def _is_needed(state: TaskState, question: Question) -> bool:
 
 def opened(state: TaskState) -> list[Question]:
     """The questions that wait for an answer, oldest first."""
+    if not state.questions:
+        return []
     return [
         one
         for one in state.questions.values()
@@ -132,8 +134,7 @@ def opened(state: TaskState) -> list[Question]:
 
 def of_the_task(state: TaskState) -> list[Question]:
     """Those that no call waits for, but the task itself."""
-    questions = state.questions.values()
-    return [one for one in questions if not one.op and one.status == "open"]
+    return [one for one in opened(state) if not one.op]
 
 
 def about(state: TaskState, what: str) -> Question | None:

@@ -48,7 +48,7 @@ def detect(recent: Sequence[Seen], rules: LoopRules) -> Finding | None:
     if not recent:
         return None
     newest = recent[-1]
-    if newest.has(INFRA):
+    if newest.flags & INFRA:
         return None
     if newest.patience:
         return _impatient(recent)
@@ -96,25 +96,29 @@ def _impatient(recent: Sequence[Seen]) -> Finding | None:
 def _round(tried: Sequence[Seen], rules: LoopRules) -> Finding | None:
     """The same action over and over, or a few of them in turn."""
     newest = tried[-1]
-    if _recurs(tried, 1, rules.repeats):
-        says = f"{newest.tool} did the same {rules.repeats} times over"
-        return _found("repeat", tried[-rules.repeats :], says)
-    for length in range(2, min(rules.period, len(tried) - 1) + 1):
-        if tried[-1 - length].action != newest.action:
+    size = len(tried)
+    for length in range(1, rules.period + 1):
+        times = TIMES if length > 1 else rules.repeats
+        if size < length * times:
+            continue
+        if times > 1 and tried[-1 - length].action != newest.action:
             continue  # so it is with most
-        if _recurs(tried, length, TIMES):
-            last = tried[-length * TIMES :]
-            names = ", ".join(one.tool for one in last[:length])
-            says = f"{length} calls ({names}) came round {TIMES} times"
-            return _found("period", last, says)
+        if not _recurs(tried, length, times):
+            continue
+        last = tried[-length * times :]
+        if length == 1:
+            says = f"{newest.tool} did the same {times} times over"
+            return _found("repeat", last, says)
+        names = ", ".join(one.tool for one in last[:length])
+        return _found(
+            "period", last, f"{length} calls ({names}) came round {times} times"
+        )
     return None
 
 
 def _recurs(tried: Sequence[Seen], length: int, times: int) -> bool:
     """Whether the newest actions, so many of them, came so many times over."""
     size = len(tried)
-    if size < length * times:
-        return False
     for place in range(size - 1, size - 1 - length * (times - 1), -1):  # newest first
         if not tried[place].same(tried[place - length]):
             return False

@@ -28,7 +28,7 @@ def tried_after(tried: Tried, op: int, seen: Seen | None, status: Outcome) -> Tr
     if seen is None:
         return tried
     if status == "completed":
-        if seen.has(WROTE):  # the world is another one now
+        if seen.flags & WROTE:  # the world is another one now
             return {}
         if seen.action not in tried:
             return tried

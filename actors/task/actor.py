@@ -239,8 +239,10 @@ class Task(Durable[TaskState]):
                     break
             if self.state.version == version and self.judged == judged:
                 break
-        self._tell_progress()
-        self.parting.stop_if_due()
+        if self.state.recoveries > self.wake.told:
+            self._tell_progress()
+        if self.parting.stopping or self.parting.draining:
+            self.parting.stop_if_due()
 
     def _may_begin(self, command: next_.Command) -> bool:
         if self.parting.stopping is None and not self.parting.draining:
@@ -348,7 +350,7 @@ class Task(Durable[TaskState]):
         return self.house.address(TIMERS)
 
     def _tell_progress(self) -> None:
-        if self.state.progressed and self.state.recoveries > self.wake.told:
+        if self.state.progressed:
             self.wake.told = self.state.recoveries
             self.house.address(ADMISSION).tell(Progressed(task=self.id))
 

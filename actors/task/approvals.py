@@ -72,7 +72,7 @@ class Approvals:
         if not isinstance(action, CallTool) or op.gate or op.op in self._free:
             return True
         task = self._task
-        tool = task.agent.tool_of(action.tool, undo=op.undoes)
+        tool = task.agent.tool_of(action.tool, undo=action.undoes is not None)
         if tool is None or not (tool.approval or tool.rests):
             return True
         try:

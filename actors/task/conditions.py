@@ -48,12 +48,12 @@ class Moment:
     """What conditions look at: the state, the time, and what was refused just now.
 
     `now` is the second since the epoch; `refused` what a room of the task wants it to
-    stop for, of which its state says nothing; `planner` the agent's. `step` is the
-    running step, `iterates` that and its plan; None where its answer is still to be
-    judged.
+    stop for, of which its state says nothing; `planner` the agent's. `overdue` says
+    that the task's deadline has passed; `step` is the running step, `iterates` that and
+    its plan, None where its answer is still to be judged.
     """
 
-    __slots__ = ("iterates", "now", "planner", "refused", "state", "step")
+    __slots__ = ("iterates", "now", "overdue", "planner", "refused", "state", "step")
 
     def __init__(
         self,
@@ -66,12 +66,13 @@ class Moment:
         self.now = now
         self.refused = refused
         self.planner = planner
-        self.step: StepRecord | None = state.step
+        self.overdue = is_overdue(state, now)
+        self.step = step = state.step
         self.iterates: tuple[StepRecord, PlanStep] | None = None
-        if self.step is not None and not state.answer:
-            plan = state.plan_of(self.step.id)
+        if step is not None and not state.answer:
+            plan = state.plan_of(step.id)
             assert plan is not None
-            self.iterates = self.step, plan
+            self.iterates = step, plan
 
 
 class Condition(NamedTuple):
@@ -111,11 +112,12 @@ def _person(at: Moment) -> str:
 
 def is_overdue(state: TaskState, now: float) -> bool:
     """Whether the deadline of a task has passed."""
-    return state.task.deadline is not None and now >= state.task.deadline
+    deadline = state.task.deadline
+    return deadline is not None and now >= deadline
 
 
 def _deadline(at: Moment) -> str:
-    return OVERDUE.detail if is_overdue(at.state, at.now) else ""
+    return OVERDUE.detail if at.overdue else ""
 
 
 def _nothing(at: Moment) -> str:

@@ -84,12 +84,13 @@ def decide(
             opened = asked  # the call that it is for is put together again afterwards
         if drives := _drives(opened, now):
             return drives
-    if not is_overdue(state, now):
+    at = Moment(state, now, refused, planner)
+    if not at.overdue:
         if opened:
             return (_wait(state, opened),)
         if asks := of_the_task(state):
             return (waits_for(asks),)
-    due = _work(Moment(state, now, refused, planner), rules, judged=judged)
+    due = _work(at, rules, judged=judged)
     return (by_policy(state, due) if policy else due,)
 
 

@@ -62,7 +62,9 @@ def observed(state: TaskState, event: ActionObserved) -> TaskState:
     if event.input_tokens:
         seen = seen_after(seen, estimated=op.estimated, reported=event.input_tokens)
     failures = state.failures
-    if isinstance(op.action, CallTool) and not _was_blocked(state.guard, event):
+    if isinstance(op.action, CallTool) and not (
+        event.refused and _was_blocked(state.guard, event)
+    ):
         failures = failed(failures, op.action, event)
     return msgspec.structs.replace(
         state,
@@ -123,13 +125,9 @@ def _guarded(
 
 
 def _was_blocked(guard: ladder.GuardState, event: ActionObserved) -> bool:
-    """Whether a call was not let out as one of a circle: that is no failure of it."""
+    """Whether a refused call was one of a circle: that is no failure of it."""
     seen = event.seen
-    return (
-        event.refused
-        and seen is not None
-        and bool(ladder.blocked(guard, event.op, seen.action))
-    )
+    return seen is not None and bool(ladder.blocked(guard, event.op, seen.action))
 
 
 def noted(state: TaskState, note: str) -> tuple[str, ...]:

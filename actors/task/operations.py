@@ -85,7 +85,7 @@ class Operations:
         reservation is held, or may be settled by now, and a second one would be
         charged too.
         """
-        if op.op in self.sent or self.fetches(op):
+        if op.op in self.sent or (self._ended and self.fetches(op)):
             return
         if op.op in self.in_doubt:
             self._send(op)

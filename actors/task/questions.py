@@ -46,12 +46,15 @@ class Questions:
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        self._asks = any(one.asks for one in task.agent.tools.values())
         self.looks = Looks(task, QUESTION_ANSWERS)
 
     # ── asking ───────────────────────────────────────────────────────────────────
 
     def passes(self, op: Op) -> bool:
         """Whether an operation may go on; a call that asks once it is answered."""
+        if not self._asks:
+            return True
         tool = self._tool(op)
         if tool is None or op.gate == "answered":
             return True

@@ -196,7 +196,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def open_ops(self) -> list[Op]:
         """Operations without a final outcome, oldest first."""
-        return [op for op in self.ops.values() if op.open]
+        return [op for op in self.ops.values() if op.status == "open"]
 
 
 def apply(state: TaskState, event: Event) -> TaskState:

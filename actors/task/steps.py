@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from ...supervision.faults import hit
 from ..events import (
     CallModel,
-    Checkpoint,
     DecisionMade,
     RecoveryLoaded,
     Ruling,
@@ -123,14 +122,12 @@ class Steps:
 
     def node(self, step: str, reason: str) -> None:
         """Have the state kept at a key node, unless the step relies on the log."""
-        if self._checkpoint(step) != "log":
+        plan = self._task.state.plan_of(step)
+        if plan is None or plan.checkpoint != "log":
             self._task.snapshot(reason)
 
     def observed(self, step: str) -> None:
         """Have the state kept after an observation, where the step asks for that."""
-        if self._checkpoint(step) == "every":
-            self._task.snapshot("step_observed")
-
-    def _checkpoint(self, step: str) -> Checkpoint:
         plan = self._task.state.plan_of(step)
-        return "nodes" if plan is None else plan.checkpoint
+        if plan is not None and plan.checkpoint == "every":
+            self._task.snapshot("step_observed")

@@ -47,6 +47,7 @@ class Subtasks:
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        self._hands_on = any(one.delegates for one in task.agent.tools.values())
         self._looks = Looks(task, TASK_ROWS)
         self._given: dict[int, Given] = {}  # by operation, until it is observed
         self._cancelled: set[int] = set()
@@ -62,6 +63,8 @@ class Subtasks:
 
     def passes(self, op: Op) -> bool:
         """Whether an operation may go on; a sub-task's once its result is here."""
+        if not self._hands_on:
+            return True
         tool = self._tool(op)
         if tool is None or op.op in self._given:
             return True
@@ -106,6 +109,8 @@ class Subtasks:
 
     def share(self, op: Op) -> Amounts | None:
         """What a sub-task is to get by its call; None for every other operation."""
+        if not self._hands_on:
+            return None
         tool = self._tool(op)
         if tool is None or op.gate not in ("", "approved") or op.op in self._given:
             return None

@@ -3,6 +3,7 @@
 `events` is the view for people and other tools: stream and type by name, the body as
 text. Bodies, rows and blobs are stored once; everything else about a record is small
 integers, since a long task writes many; the codec that nearly all have is none.
+`places` says where each version of a stream stands, up to the record `owner.placed`.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ EVENT_COLUMNS = (
 SCHEMA = """
 CREATE TABLE owner (
     id INTEGER PRIMARY KEY CHECK (id = 1),
-    epoch INTEGER NOT NULL
+    epoch INTEGER NOT NULL,
+    placed INTEGER NOT NULL
 );
-INSERT INTO owner (id, epoch) VALUES (1, 0);
+INSERT INTO owner (id, epoch, placed) VALUES (1, 0, 0);
 
 CREATE TABLE streams (
     id INTEGER PRIMARY KEY,
@@ -47,9 +49,15 @@ CREATE TABLE records (
     epoch INTEGER NOT NULL,
     incarnation INTEGER NOT NULL,
     body BLOB NOT NULL,
-    checksum INTEGER NOT NULL,
-    UNIQUE (stream_id, version)
+    checksum INTEGER NOT NULL
 );
+
+CREATE TABLE places (
+    stream_id INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    PRIMARY KEY (stream_id, version)
+) WITHOUT ROWID;
 
 CREATE TABLE rows (
     space TEXT NOT NULL,

@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import apsw
+
 from .address import Address, split_address
 from .errors import StoreFailed
 from .folder_files import errors_of as folder_errors_of
 from .posix import OwnerLock, sync_file, sync_folder
 from .sqlite_aside import copy_files
 from .sqlite_file import connect, errors_of, look
+from .sqlite_places import MISPLACED, note_anew
 
 __all__ = ["mend_file"]
 
@@ -21,9 +24,9 @@ __all__ = ["mend_file"]
 def mend_file(address: Address, what: str) -> str:
     """Set one thing right that `Reader.damage` has said; returns where the old is.
 
-    Of an SQLite file the indexes are made anew from their tables, and the whole file is
-    copied before; of a folder a file of snapshots that cannot be read is moved away.
-    Returns nothing where that does not help, with the store as it was.
+    Of an SQLite file the indexes are made anew from their tables, `places` too, and the
+    whole file is copied before; of a folder a file of snapshots that cannot be read is
+    moved away. Returns nothing where that does not help, with the store as it was.
 
     Raises:
         StoreLocked: a runtime owns it.
@@ -57,16 +60,17 @@ def _index_anew(path: Path) -> str:
         connection = connect(path, write=True)
         try:
             with errors_of(str(path)):
-                if connection.pragma("integrity_check") == "ok":
+                if _is_in_order(connection):
                     return ""
                 connection.execute("BEGIN IMMEDIATE")
-                connection.execute("REINDEX")
-                helps = connection.pragma("integrity_check") == "ok"
+                _make_indexes(connection)
+                helps = _is_in_order(connection)
                 connection.execute("ROLLBACK")
                 if not helps:
                     return ""
                 copy = _keep(path)
-                connection.execute("REINDEX")
+                with connection:
+                    _make_indexes(connection)
                 return copy
         except StoreFailed:
             return ""  # more is damaged than that
@@ -74,6 +78,16 @@ def _index_anew(path: Path) -> str:
             connection.close(True)
     finally:
         lock.release()
+
+
+def _is_in_order(connection: apsw.Connection) -> bool:
+    misplaced = connection.execute(MISPLACED).fetchall()
+    return connection.pragma("integrity_check") == "ok" and not misplaced
+
+
+def _make_indexes(connection: apsw.Connection) -> None:
+    connection.execute("REINDEX")
+    note_anew(connection)
 
 
 def _keep(path: Path) -> str:

@@ -33,6 +33,7 @@ from .sqlite_file import (
     wal_of,
 )
 from .sqlite_pack import is_loose, pack
+from .sqlite_places import BEHIND, note
 from .sqlite_reader import SqliteReader
 from .sqlite_tidy import Tidying, give_back, has_room
 
@@ -86,6 +87,7 @@ class SqliteBackend:
         self._names: dict[str, dict[str, int]] = {"streams": {}, "types": {}}
         self._fresh: list[tuple[str, str, int]] = []
         self._tidying = Tidying(self._path)
+        self._behind = 0  # records whose places are not noted
         self._scrub_due = False  # whether erased bytes may be left
         self._rebuilt = False  # whether they are in the WAL's past only
 
@@ -145,6 +147,7 @@ class SqliteBackend:
                 self._epoch = connection.execute(
                     "UPDATE owner SET epoch = epoch + 1 RETURNING epoch"
                 ).get
+                note(connection)
             last = connection.execute("SELECT max(seq) FROM records").get
             self._scrub_due = is_scrub_due(connection)
         if self._scrub_due:  # the process that erased it has died
@@ -160,6 +163,10 @@ class SqliteBackend:
                 self._rebuilt = False
                 erase(self._db, batch.erasure)
             self._insert("records", [self._values(one) for one in batch.records])
+            self._behind += len(batch.records)
+            if self._behind >= BEHIND:
+                note(self._db)
+                self._behind = 0
             if batch.rows:
                 self._write_rows(batch.rows)
             if batch.blobs:
@@ -202,6 +209,7 @@ class SqliteBackend:
         with errors_of(self.path):
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+                self._behind = BEHIND  # it may have noted them
 
     def scrub(self) -> None:
         """Rebuild the file without what a flushed erasure took out; see the protocol.

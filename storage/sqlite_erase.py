@@ -16,6 +16,7 @@ from .inbox import ANSWERS
 from .layout import EVENT_COLUMNS
 from .records import Record, in_family
 from .sqlite_pack import note_loose
+from .sqlite_places import note
 
 __all__ = ["erase", "finish", "is_scrub_due", "rebuild"]
 
@@ -26,11 +27,15 @@ _RECORDS = (
     "JOIN streams AS s ON s.id = r.stream_id JOIN types AS t ON t.id = r.type_id "
 )
 _RECORD = _RECORDS + "WHERE r.seq = ?"
-_BEHIND = _RECORDS + "WHERE r.stream_id = ? AND r.version > ? ORDER BY r.version"
+_BEHIND = _RECORDS + (  # noqa: S608 - constants only
+    "WHERE r.seq IN (SELECT seq FROM places WHERE stream_id = ? AND version > ?) "
+    "ORDER BY r.seq"
+)
 
 
 def erase(connection: apsw.Connection, erasure: Erasure) -> None:
     """Do it in the transaction that is open, and note where a scrub is due."""
+    note(connection)
     kept = {one.seq for one in erasure.redactions}
     for one in erasure.redactions:
         _redact(connection, one)
@@ -100,12 +105,18 @@ def _redact(connection: apsw.Connection, by: Redaction) -> None:
 
 
 def _drop_stream(connection: apsw.Connection, stream_id: int, kept: set[int]) -> None:
-    found = _all(connection, "SELECT seq FROM records WHERE stream_id = ?", stream_id)
-    seqs = [seq for (seq,) in found]
-    gone = [(seq,) for seq in seqs if seq not in kept]
-    connection.executemany("DELETE FROM records WHERE seq = ?", gone)
+    mine = "SELECT version, seq FROM places WHERE stream_id = ?"
+    found = _all(connection, mine, stream_id)
+    gone = [(version, seq) for version, seq in found if seq not in kept]
+    connection.executemany(
+        "DELETE FROM records WHERE seq = ?", [(seq,) for _, seq in gone]
+    )
+    connection.executemany(
+        "DELETE FROM places WHERE stream_id = ? AND version = ?",
+        [(stream_id, version) for version, _ in gone],
+    )
     connection.execute("DELETE FROM snapshots WHERE stream_id = ?", (stream_id,))
-    if len(gone) == len(seqs):
+    if len(gone) == len(found):
         connection.execute("DELETE FROM streams WHERE id = ?", (stream_id,))
 
 
@@ -128,13 +139,19 @@ def _close_up(connection: apsw.Connection, stream: str, seqs: tuple[int, ...]) -
     )
     before = min(versions) - 1
     left = _all(connection, _BEHIND, stream_id, before)
+    places: list[tuple[int, int, int]] = []
     for version, values in enumerate(left, before + 1):
         old = Record(**dict(zip(Record.__struct_fields__, values, strict=True)))
-        if old.version != version:  # in order: the place before it is free by now
+        places.append((stream_id, version, old.seq))
+        if old.version != version:
             connection.execute(
                 "UPDATE records SET version = ?, checksum = ? WHERE seq = ?",
                 (version, moved(old, version).checksum, old.seq),
             )
+    connection.execute(
+        "DELETE FROM places WHERE stream_id = ? AND version > ?", (stream_id, before)
+    )
+    connection.executemany("INSERT INTO places VALUES (?, ?, ?)", places)
 
 
 def _drop_blobs(connection: apsw.Connection, erasure: Erasure) -> None:

@@ -16,6 +16,7 @@ from .layout import EVENT_COLUMNS
 from .records import Command, Head, Record, Row, Snapshot, family_bounds
 from .sqlite_aside import connect_to_read
 from .sqlite_file import connect, errors_of
+from .sqlite_places import LAST_OF_STREAM, MISPLACED, OF_STREAM, PART_OF_STREAM
 
 __all__ = ["SqliteReader"]
 
@@ -112,12 +113,15 @@ class SqliteReader(Reader):
         return [digest for (digest,) in found]
 
     def damage(self) -> list[str]:
-        """Say what SQLite finds in its file, and what names no stream or type."""
+        """Say what SQLite finds in its file, and what is noted wrongly in it."""
         with errors_of(self._path):
             said = [one for (one,) in self._all("PRAGMA integrity_check")]
             lost = self._all(_NAMELESS)
-        return [one for one in said if one != "ok"] + [
-            f"{table} {number} names no stream or type" for table, number in lost
+            misplaced = self._all(MISPLACED)
+        return [
+            *(one for one in said if one != "ok"),
+            *(f"{table} {n} names no stream or type" for table, n in lost),
+            *(f"record {n} is not where the index says" for (n,) in misplaced),
         ]
 
     def streams(self, prefix: str = "") -> list[str]:
@@ -171,9 +175,8 @@ class SqliteReader(Reader):
 
     def _head(self, stream: str) -> Head:
         found = self._all(
-            "SELECT version, seq, epoch, incarnation FROM records "
-            "WHERE stream_id = (SELECT id FROM streams WHERE name = ?) "
-            "ORDER BY version DESC LIMIT 1",
+            "SELECT version, seq, epoch, incarnation FROM records "  # noqa: S608
+            f"WHERE seq = ({LAST_OF_STREAM})",
             stream,
         )
         if not found:
@@ -182,22 +185,13 @@ class SqliteReader(Reader):
         return Head(version=version, seq=seq, epoch=epoch, incarnation=incarnation)
 
     def _tail(self, stream: str, after_version: int) -> list[Record]:
-        return self._records(
-            "WHERE r.stream_id = (SELECT id FROM streams WHERE name = ?) "
-            "AND r.version > ? ORDER BY r.version",
-            stream,
-            after_version,
-        )
+        where = f"WHERE r.seq IN ({OF_STREAM}) ORDER BY r.seq"
+        return self._records(where, stream, after_version)
 
     def _stretch(self, stream: str, after: int, limit: int) -> list[Record]:
+        where = f"WHERE r.seq IN ({PART_OF_STREAM}) ORDER BY r.seq LIMIT ?3"
         with errors_of(self._path):
-            return self._records(
-                "WHERE r.stream_id = (SELECT id FROM streams WHERE name = ?) "
-                "AND r.version > ? ORDER BY r.version LIMIT ?",
-                stream,
-                after,
-                limit,
-            )
+            return self._records(where, stream, after, limit)
 
     def _page(self, after_seq: int, limit: int, prefix: str) -> list[Record]:
         if not prefix:

@@ -189,7 +189,7 @@ def test_a_lock_held_elsewhere_is_trouble_and_passes(
     assert bench.load("a").head == 1
 
 
-def test_a_version_written_behind_our_back_is_unknown_not_overwritten(
+def test_a_record_written_behind_our_back_is_unknown_not_overwritten(
     stored: tuple[Bench, Path],
 ) -> None:
     bench, path = stored
@@ -199,7 +199,7 @@ def test_a_version_written_behind_our_back_is_unknown_not_overwritten(
     bench.append(lease, 2)
     other = apsw.Connection(str(path))
     other.execute(
-        "INSERT INTO records SELECT 99, stream_id, 2, type_id, 1, codec, at, epoch,"
+        "INSERT INTO records SELECT 2, stream_id, 2, type_id, 1, codec, at, epoch,"
         " incarnation, x'7b7d', 0 FROM records"
     )
     other.close()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from .threads import run_guarded
 
-__all__ = ["IdleStep"]
+__all__ = ["IdleStep", "is_overdue"]
+
+WAIT = 0.005  # seconds that a step waits where there is always a turn to take
 
 
 class IdleStep:
@@ -80,3 +83,11 @@ class IdleStep:
     def _drain(self) -> None:
         while self._step():
             pass
+
+
+def is_overdue(queue: deque[IdleStep]) -> bool:
+    """Whether the first of a queue has waited too long for its thread."""
+    try:
+        return time.monotonic() - queue[0].since > WAIT
+    except IndexError:
+        return False  # another thread took it

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import random
 import secrets
-import sys
 import threading
 import time
-import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -16,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from .clock import Clock, SystemClock
 from .dispatch import Background, Job, Mailbox, Timer
-from .idle import IdleStep
-from .lifecycle import crash_of
-from .threads import BackgroundThread, TimerThread
+from .idle import IdleStep, is_overdue
+from .threads import BackgroundThread, TimerThread, log_job_failed
 from .turn import current
-from .worker import Worker
+from .worker import Trust, Worker
 
 if TYPE_CHECKING:
     from .cell import Cell
@@ -32,10 +29,8 @@ TURN_MESSAGES = 64
 SLOW_TURN = 0.1  # seconds
 LOST_TURN = 1.0  # seconds that a killed actor's turn may still take its thread
 WATCH_PERIOD = 0.01  # seconds
+QUIET_LOOKS = 100  # of the watchdog at a pool that rests, until it rests as well
 TURNS_BEFORE_JOB = 32  # that a job may wait for, on each thread
-BRIEF = 0.001  # seconds of a job that another thread need not be woken for
-NAMES_KEPT = 1_024  # of brief jobs
-IDLE_WAIT = 0.005  # seconds that an idle step waits where there is always a turn
 IDLE_THREAD = 10.0  # seconds that a thread beyond those wanted waits for work
 
 
@@ -46,10 +41,11 @@ class PoolDispatcher:
     takes over 0.1 s is logged with its stack (`turn.slow`). A thread that a killed
     actor keeps busy is replaced.
 
-    A thread without a turn to take runs a job itself, so that a short one costs no
-    hand-over. It is lent to the job until that ends: `threads` others are always there
-    for turns and for jobs that come meanwhile. They are woken at once, unless the job
-    was a brief one the last time: the watchdog sees to it where it is not any more. A
+    One thread at a time does the work: a second would only have to wait for the
+    interpreter. It runs jobs, too, so that a short one costs no hand-over. To a job
+    that may be long it is lent: another one takes its place at once, and `threads` of
+    them are always there. Jobs of a name are trusted to be short while hardly any takes
+    over 1 ms; what one of these holds up for 10 ms goes to another thread then. A
     thread that has neither turn nor job runs an idle step.
     """
 
@@ -63,8 +59,7 @@ class PoolDispatcher:
         self._queue: deque[Cell] = deque()
         self._jobs: deque[tuple[str, Job]] = deque()
         self._idle: deque[IdleStep] = deque()
-        self._rounds = 0  # of all threads; the watchdog sees by it whether they move
-        self._brief: set[str] = set()  # names of jobs that took no time when last run
+        self._trust = Trust()
         self._lent = 0
         self._parked: list[Worker] = []
         self._workers: list[Worker] = []
@@ -92,14 +87,21 @@ class PoolDispatcher:
     def schedule(self, cell: Cell) -> None:
         """Queue the cell, and wake a thread unless one comes by for it."""
         self._queue.append(cell)
-        if current.pool is not self and not self._awake():
+        self._see_to_it()
+
+    def _see_to_it(self) -> None:
+        """Wake a thread for what was queued, unless one will look by itself."""
+        own = current.worker
+        if own is not None and own.pool is self and not (own.lent and own.job):
+            return
+        if not self._awake():
             self._wake_one()
 
     def _awake(self) -> int:
         """How many threads will look for work before they rest.
 
-        One is enough: a second would have to wait for the interpreter. The watchdog
-        wakes it where the first is held up.
+        One is enough, and others rest once they see it. The watchdog wakes a second
+        where the first is held up.
         """
         return len(self._workers) - len(self._parked) - self._lent
 
@@ -112,22 +114,25 @@ class PoolDispatcher:
 
     def work(self, worker: Worker) -> None:
         """Take turns, and jobs between them, until the pool closes; a thread's body."""
-        current.pool = self
+        current.worker = worker
         queue, jobs, idle = self._queue, self._jobs, self._idle
         monotonic = time.monotonic
         turns = 0
         while self._open and not worker.lost:
-            self._rounds += 1
             if turns >= TURNS_BEFORE_JOB or not queue:
                 turns = 0
-                if idle and self._is_overdue(idle):
+                if self._awake() > 1:
+                    if not self._park(worker):
+                        return
+                    continue
+                if idle and is_overdue(idle):
                     self._run_idle(worker)
                 try:
                     name, job = jobs.popleft()
                 except IndexError:
                     pass
                 else:
-                    self._lend(worker, name, job)
+                    self._run_job(worker, name, job)
                     del job
                     continue
             try:
@@ -149,53 +154,63 @@ class PoolDispatcher:
         if worker.lost:
             self._wake_one()
 
-    def _lend(self, worker: Worker, name: str, job: Job) -> None:
-        """Run a job here, and leave enough threads for everything else."""
-        with self._lock:
-            self._lent += 1
-            worker.lent = True
-        if self._is_short():
-            self._add_worker()
-        elif name not in self._brief and self._is_awaited():
-            self._wake_one()
-        began = time.monotonic()
-        worker.thread.name = f"perdure-job-{name}"
-        current.pool = None  # who is told something by the job is not told by a turn
+    def _run_job(self, worker: Worker, name: str, job: Job) -> None:
+        worker.since = time.monotonic()
+        worker.job = name
+        if not self._trust.has(name):
+            self._lend(worker, name)
         try:
-            then = job()
-            self._note(name, time.monotonic() - began)
-            current.pool = self
+            try:
+                then = job()
+            finally:
+                self._job_ended(worker, name)
             if then is not None:
                 then()
         except BaseException as error:
-            crash = crash_of(error)
-            self.log(
-                "job.failed",
-                name=name,
-                error=crash.error,
-                traceback=crash.traceback,
-            )
-        current.pool = self
-        worker.thread.name = worker.name
+            log_job_failed(self.log, name, error)
+
+    def _job_ended(self, worker: Worker, name: str) -> None:
+        worker.job = None
+        self._trust.learn(name, time.monotonic() - worker.since)
+        if worker.lent:
+            self._regain(worker)
+
+    def _lend(self, worker: Worker, name: str) -> None:
+        """Leave the thread to its job, and enough others for everything else."""
+        worker.thread.name = f"perdure-job-{name}"
+        self._leave(worker)
+        if self._has_work() and not self._awake():
+            self._wake_one()
+
+    def _leave(self, worker: Worker) -> None:
+        """Count on the thread no more; who queues something meanwhile wakes another."""
         with self._lock:
-            self._lent -= 1
-            worker.lent = False
+            if not worker.lent:
+                worker.lent = True
+                self._lent += 1
+        if self._is_short():
+            self._add_worker()
 
-    def _is_awaited(self) -> bool:
-        return bool(self._queue or self._jobs) and not self._awake()
+    def _take_back(self, worker: Worker) -> None:
+        with self._lock:
+            if worker.lent:
+                worker.lent = False
+                self._lent -= 1
 
-    def _note(self, name: str, seconds: float) -> None:
-        """Keep whether a job of this name was brief."""
-        if seconds > BRIEF:
-            self._brief.discard(name)
-        elif name not in self._brief and len(self._brief) < NAMES_KEPT:
-            self._brief.add(name)
+    def _regain(self, worker: Worker) -> None:
+        self._take_back(worker)
+        worker.thread.name = worker.name
 
-    def _is_overdue(self, idle: deque[IdleStep]) -> bool:
-        try:
-            return time.monotonic() - idle[0].since > IDLE_WAIT
-        except IndexError:
-            return False  # another thread took it
+    def _has_work(self) -> bool:
+        return bool(self._queue or self._jobs or self._idle)
+
+    def lend_late(self, worker: Worker) -> None:
+        """Lend a thread to the job that it runs for longer than was thought."""
+        name = worker.job
+        if name is not None and not worker.lent:
+            self._lend(worker, name)
+            if worker.job is None:  # it ended just now, maybe before it saw that
+                self._regain(worker)
 
     def _run_idle(self, worker: Worker) -> None:
         """Run an idle step here; it may block, so that others are there meanwhile.
@@ -206,28 +221,24 @@ class PoolDispatcher:
             step = self._idle.popleft()
         except IndexError:
             return
-        with self._lock:
-            self._lent += 1
-            worker.lent = True
-        if self._is_short():
-            self._add_worker()
+        self._leave(worker)
         step.run()
-        with self._lock:
-            self._lent -= 1
-            worker.lent = False
+        self._take_back(worker)
 
     def _park(self, worker: Worker) -> bool:
         """Wait for work; False where there was none for long and others wait too."""
         self._parked.append(worker)
-        if self._queue or self._jobs or self._idle or not self._open:
-            self._unpark(worker)  # it came in between
+        if not self._open or (self._has_work() and not self._awake()):
+            self._unpark(worker)  # it came in between, and nobody else sees to it
             return True
         if not worker.gate.acquire(timeout=IDLE_THREAD if self._is_rich() else -1):
             with self._lock:
-                if self._unpark(worker) and self._is_rich():
+                leaves = self._unpark(worker) and self._is_rich()
+                if leaves:
                     self._workers.remove(worker)
-                    return False
-            return True
+            if leaves and self._has_work():
+                self._wake_one()  # who queued it took this one for awake
+            return not leaves
         if not self._busy.is_set():
             self._busy.set()
         return True
@@ -261,51 +272,48 @@ class PoolDispatcher:
                 self._workers.remove(worker)
 
     def _watch(self) -> None:
-        rounds = 0
+        quiet = 0
         while self._open:
             self._busy.wait()
             time.sleep(WATCH_PERIOD)
-            if self._is_idle():
+            quiet = quiet + 1 if self._is_idle() else 0
+            if quiet >= QUIET_LOOKS:
+                quiet = 0
                 self._busy.clear()
                 if not self._is_idle():
                     self._busy.set()
                 continue
-            before, rounds = rounds, self._rounds
-            if rounds == before and (self._queue or self._jobs or self._idle):
-                self._wake_one()
+            held_up = sum(map(self._look_at, list(self._workers)))
             if self._is_short():
                 self._add_worker()
-            for worker in list(self._workers):
-                self._look_at(worker)
+            if self._has_work() and self._awake() <= held_up:
+                self._wake_one()
 
     def _is_idle(self) -> bool:
         resting = len(self._parked) + self._lent >= len(self._workers)
-        waiting = self._queue or self._jobs or self._idle
-        return resting and not (waiting or self._is_short())
+        return resting and not (self._has_work() or self._is_short())
 
-    def _look_at(self, worker: Worker) -> None:
-        cell, since = worker.cell, worker.since
-        if cell is None:
-            worker.reported = False
-            return
+    def _look_at(self, worker: Worker) -> bool:
+        """Whether a turn holds the thread up; a job that does gets it for itself."""
+        cell, job, since = worker.cell, worker.job, worker.since
         seconds = time.monotonic() - since
         if seconds < SLOW_TURN:
             worker.reported = False
-            return
+        if seconds < WATCH_PERIOD or (cell is None and job is None):
+            return False
+        if cell is None:
+            self.lend_late(worker)
+            return False
+        if seconds < SLOW_TURN:
+            return True
         if not worker.reported:
-            worker.reported = True
-            frame = sys._current_frames().get(worker.thread.ident or 0)  # noqa: SLF001 -- its API
-            cell.system.log(
-                "turn.slow",
-                name=cell.name,
-                incarnation=cell.incarnation,
-                seconds=round(seconds, 3),
-                stack="".join(traceback.format_stack(frame)) if frame else "",
-            )
+            worker.report(cell, seconds)
         if cell.closed and seconds > LOST_TURN:
             worker.lost = True
             self._workers.remove(worker)
             self._add_worker()
+            return False
+        return True
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
         """Call back on the timers' thread."""
@@ -330,8 +338,7 @@ class PoolDispatcher:
 
     def _queue_idle(self, step: IdleStep) -> None:
         self._idle.append(step)
-        if current.pool is not self and not self._awake():
-            self._wake_one()
+        self._see_to_it()
 
     def start_job(self, name: str, job: Job) -> None:
         """Run `job` on the next thread that has no turn to take, one of them this."""
@@ -340,8 +347,7 @@ class PoolDispatcher:
             msg = f"job {name!r} not started: the main thread has ended"
             raise RuntimeError(msg)
         self._jobs.append((name, job))
-        if current.pool is not self and not self._awake():
-            self._wake_one()
+        self._see_to_it()
 
     def wait(self, promise: Promise, timeout: float | None) -> Any:
         """Wait on the calling thread."""
@@ -369,12 +375,8 @@ class PoolDispatcher:
         self._timers.close()
         own = threading.current_thread()
         with self._lock:  # what runs a job is not waited for
-            idle = [worker.thread for worker in self._workers if not worker.lent]
-        for thread in (
-            *idle,
-            self._watchdog,
-            self._timers.thread,
-        ):
+            idle = [one.thread for one in self._workers if one.job is None]
+        for thread in (*idle, self._watchdog, self._timers.thread):
             if thread is not own:
                 thread.join(max(0.0, deadline - time.monotonic()))
 

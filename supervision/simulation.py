@@ -10,8 +10,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from .clock import VirtualClock
-from .lifecycle import Crash, crash_of
-from .threads import Job, run_guarded, run_job
+from .lifecycle import Crash
+from .threads import Job, log_job_failed, run_guarded, run_job
 from .turn import current
 
 if TYPE_CHECKING:
@@ -220,13 +220,7 @@ class SimulatedDispatcher:
         try:
             run_job(job)
         except BaseException as error:
-            crash = crash_of(error)
-            self.log(
-                "job.failed",
-                name=name,
-                error=crash.error,
-                traceback=crash.traceback,
-            )
+            log_job_failed(self.log, name, error)
 
     def _run_background(self, background: _SimulatedBackground) -> None:
         self._label = f"background {background.name}"

@@ -11,7 +11,14 @@ from typing import TypeAlias
 
 from .lifecycle import crash_of
 
-__all__ = ["BackgroundThread", "Job", "TimerThread", "run_guarded", "run_job"]
+__all__ = [
+    "BackgroundThread",
+    "Job",
+    "TimerThread",
+    "log_job_failed",
+    "run_guarded",
+    "run_job",
+]
 
 # User code; what it returns is left to do once it has ended, and never blocks.
 Job: TypeAlias = Callable[[], Callable[[], None] | None]
@@ -186,6 +193,12 @@ def run_job(job: Job) -> None:
     then = job()
     if then is not None:
         then()
+
+
+def log_job_failed(log: Callable[..., None], name: str, error: BaseException) -> None:
+    """Log what a job raised as `job.failed`."""
+    crash = crash_of(error)
+    log("job.failed", name=name, error=crash.error, traceback=crash.traceback)
 
 
 def run_guarded(

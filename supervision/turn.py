@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .cell import Cell
-    from .pool import PoolDispatcher
+    from .worker import Worker
 
 __all__ = ["current", "refuse_in_turn"]
 
 
 class _Turn(threading.local):
     cell: Cell | None = None
-    pool: PoolDispatcher | None = None  # on its own threads, but for its jobs
+    worker: Worker | None = None  # on the threads of a pool
 
 
 current = _Turn()

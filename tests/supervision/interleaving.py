@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from perdure.supervision import PoolDispatcher, Promise, VirtualClock
+from perdure.supervision import Promise
 from perdure.supervision import address as address_module
 from perdure.supervision import cell as cell_module
 from perdure.supervision import idle as idle_module
@@ -24,7 +24,16 @@ from perdure.supervision import pool as pool_module
 from perdure.supervision import system as system_module
 from perdure.supervision.cell import Cell
 
-__all__ = ["Explorer", "OnePool", "WatchedCell", "WatchedDict", "access", "explore"]
+__all__ = [
+    "Explorer",
+    "WatchedCell",
+    "WatchedDeque",
+    "WatchedDict",
+    "WatchedList",
+    "WatchedLock",
+    "access",
+    "explore",
+]
 
 STEPS = 2_000  # accesses of one run; more means that it spins
 PATIENCE = 30.0  # seconds; only a broken explorer waits that long
@@ -359,43 +368,3 @@ def instrumented() -> Any:
         mock.patch.object(address_module, "Promise", WatchedPromise),
     ):
         yield
-
-
-class OnePool(PoolDispatcher):
-    """The product's pool; its threads are the explorer's, and there is no watchdog."""
-
-    def __init__(self, threads: int = 1) -> None:
-        self.clock = VirtualClock()  # type: ignore[assignment]
-        self.log = lambda event, **fields: None
-        self._queue = WatchedDeque()
-        self._jobs = WatchedDeque()
-        self._idle = WatchedDeque()
-        self._backgrounds = []
-        self._rounds = 0
-        self._brief = set()
-        self._parked = WatchedList()
-        self._lock = WatchedLock()  # type: ignore[assignment]
-        self._running = 0
-        self._threads = 0  # wanted besides: none is added
-        self._forked = False
-        self._open = True
-        self._busy = threading.Event()
-        self.workers = [pool_module.Worker(self, n) for n in range(threads)]
-        for worker in self.workers:
-            worker.gate = WatchedLock()  # type: ignore[assignment]
-            worker.gate._depth = 1  # type: ignore[attr-defined]
-        self._workers = self.workers
-
-    @property
-    def _lent(self) -> int:  # type: ignore[override]
-        access()
-        return self._running
-
-    @_lent.setter
-    def _lent(self, count: int) -> None:
-        access()
-        self._running = count
-
-    def bodies(self) -> list[Callable[[], None]]:
-        """What the workers' threads do."""
-        return [lambda worker=worker: self.work(worker) for worker in self.workers]

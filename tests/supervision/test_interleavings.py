@@ -17,12 +17,12 @@ from perdure.supervision.idle import IdleStep
 from perdure.supervision.turn import current
 from tests.supervision.interleaving import (
     Explorer,
-    OnePool,
     WatchedCell,
     WatchedDict,
     access,
     explore,
 )
+from tests.supervision.one_pool import OnePool
 
 
 class Keeper(Actor):
@@ -110,7 +110,7 @@ def told_by_one(
     assert scene.kept == [1, 2]
 
 
-def told_beside_a_job(one: Explorer, workers: int = 2) -> None:
+def told_beside_a_job(one: Explorer, workers: int = 2, name: str = "job") -> None:
     scene = Scene(workers=workers)
 
     def job() -> Callable[[], None]:
@@ -118,7 +118,7 @@ def told_beside_a_job(one: Explorer, workers: int = 2) -> None:
         return scene.tell("its end")
 
     def start() -> None:
-        scene.pool.start_job("job", job)
+        scene.pool.start_job(name, job)
 
     scene.run(one, scene.tell(1), start)
     assert scene.crashes == []
@@ -131,9 +131,42 @@ def told_by_a_job_that_goes_on(one: Explorer) -> None:
     def job() -> None:
         scene.tell(1)()
         one.wait_until(lambda: scene.kept == [1])
+        went_on.append(True)
 
+    went_on: list[bool] = []
     scene.run(one, lambda: scene.pool.start_job("job", job))
+    assert went_on
+
+
+def told_by_a_job_that_is_lent_late(one: Explorer, *, goes_on: bool) -> None:
+    scene = Scene(workers=1 + goes_on)
+    begun: list[bool] = []
+    ended: list[bool] = []
+
+    def job() -> None:
+        begun.append(True)
+        scene.tell(1)()
+        if goes_on:
+            one.wait_until(lambda: scene.kept == [1])
+        ended.append(True)
+
+    def watch() -> None:
+        one.wait_until(lambda: bool(begun))
+        for worker in scene.pool.workers:
+            scene.pool.lend_late(worker)
+
+    scene.run(one, lambda: scene.pool.start_job("quick", job), watch)
+    assert ended
     assert scene.kept == [1]
+    assert scene.pool._running == 0
+    assert not any(worker._lent for worker in scene.pool.workers)
+
+
+def two_at_work(one: Explorer) -> None:
+    scene = Scene(workers=2)
+    told = scene.tell(0, 1)
+    scene.run(one, told, scene.pool._wake_one)
+    assert scene.kept == [0, 1]
 
 
 def woken_by_two(
@@ -236,7 +269,17 @@ SCENARIOS: dict[str, tuple[Callable[[Explorer], None], int]] = {  # and preempti
     "told by two": (told_by_two, 1),
     "told beside a job": (told_beside_a_job, 1),
     "told beside a job, on one worker": (lambda one: told_beside_a_job(one, 1), 2),
-    "told by a job that goes on": (told_by_a_job_that_goes_on, 2),
+    "told beside a quick job": (lambda one: told_beside_a_job(one, 2, "quick"), 1),
+    "told by a job that goes on": (told_by_a_job_that_goes_on, 1),
+    "told by a job lent late": (
+        lambda one: told_by_a_job_that_is_lent_late(one, goes_on=True),
+        1,
+    ),
+    "lent late, and over": (
+        lambda one: told_by_a_job_that_is_lent_late(one, goes_on=False),
+        2,
+    ),
+    "two at work": (two_at_work, 1),
     "woken by two": (woken_by_two, 1),
     "woken by two, on two workers": (lambda one: woken_by_two(one, workers=2), 1),
     "told and stopped": (told_and_stopped, 1),

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from perdure.supervision import (
     PoolDispatcher,
     System,
 )
+from perdure.supervision import pool as pool_module
+from perdure.supervision import worker as worker_module
+from perdure.supervision.worker import TRUSTED, Trust
 
 PATIENCE = 30.0  # seconds; only a failing test waits that long
 
@@ -153,6 +157,75 @@ def test_idle_job_threads_take_the_next_jobs(pool: PoolDispatcher) -> None:
         pool.start_job("job", job)
         assert done.wait(PATIENCE)
     assert len(threads) < 10
+
+
+def quick_jobs(pool: PoolDispatcher, name: str) -> None:
+    """Have the pool trust jobs of this name."""
+    for _ in range(2 * TRUSTED):
+        pool._trust.learn(name, 0.0)
+
+
+def test_a_job_trusted_to_be_short_is_lent_its_thread_once_it_is_long(
+    pool: PoolDispatcher, pool_system: System
+) -> None:
+    quick_jobs(pool, "job")
+    begun, over = threading.Event(), threading.Event()
+    names: list[str] = []
+
+    def job() -> None:
+        begun.set()
+        over.wait(PATIENCE)
+        names.append(threading.current_thread().name)
+
+    pool.start_job("job", job)
+    assert begun.wait(PATIENCE)
+    sync(pool_system.spawn("a", Does))
+    over.set()
+    while not names:
+        sync(pool_system.address("a"))
+    assert names == ["perdure-job-job"]
+
+
+def test_jobs_are_trusted_while_hardly_any_is_slow() -> None:
+    trust = Trust()
+    for _ in range(TRUSTED):
+        assert not trust.has("read")
+        trust.learn("read", 0.0001)
+    assert trust.has("read")
+    assert not trust.has("write")
+    trust.learn("read", 0.1)
+    assert not trust.has("read")
+    for _ in range(1_000):
+        trust.learn("read", 0.0001)
+    trust.learn("read", 0.1)
+    assert trust.has("read")
+    trust.learn("read", 0.1)
+    assert not trust.has("read")
+
+
+def test_one_thread_at_a_time_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "WATCH_PERIOD", 0.001)
+    monkeypatch.setattr(worker_module, "QUICK_JOB", PATIENCE)
+    pool = PoolDispatcher(threads=2)
+    monkeypatch.setattr(pool, "_look_at", lambda worker: False)  # however slow it is
+    quick_jobs(pool, "job")
+    running: list[int] = []
+    most: list[int] = []
+    done = threading.Event()
+
+    def job(number: int) -> None:
+        running.append(number)
+        most.append(len(running))
+        time.sleep(0)  # lets go of the interpreter
+        running.remove(number)
+        if number == 999:
+            done.set()
+
+    for number in range(1_000):
+        pool.start_job("job", lambda number=number: job(number))
+    assert done.wait(PATIENCE)
+    pool.close(PATIENCE)
+    assert max(most) == 1
 
 
 def test_what_a_job_raises_is_logged_and_its_thread_lives_on(
@@ -324,30 +397,6 @@ def test_an_idle_step_that_raises_is_logged_and_the_next_wake_works(
     assert failed.wait(PATIENCE)
     background.wake()
     assert done.wait(PATIENCE)
-
-
-def test_a_job_that_is_not_brief_any_more_holds_up_no_turn(
-    pool: PoolDispatcher, pool_system: System
-) -> None:
-    told, free = threading.Event(), threading.Event()
-
-    class Hears(Actor):
-        def receive(self, message: str) -> None:
-            told.set()
-
-    address = pool_system.spawn("hears", Hears)
-    brief = threading.Event()
-    pool.start_job("work", brief.set)
-    assert brief.wait(PATIENCE)
-
-    def job() -> None:
-        address.tell("meanwhile")
-        told.wait(PATIENCE)
-        free.set()
-
-    pool.start_job("work", job)
-    assert free.wait(PATIENCE)
-    assert told.is_set()
 
 
 def test_closing_ends_the_threads_and_starts_nothing_new() -> None:

@@ -251,6 +251,8 @@ def _call(call: Call, tools: Container[str], where: str) -> tuple[str, str, str]
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise Misuse(f"{name}={_shown(value)} must be text")
+    if value.isascii():
+        return value[:WHY]
     return value[:WHY].encode("utf-8", "replace").decode()
 
 

@@ -9,7 +9,7 @@ seen outside that could be lost. This holds since it has no side effects of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,6 +31,9 @@ __all__ = ["Policies", "PolicyAnswered"]
 
 RECENT = 16  # calls that a view shows beside those of the newest decision
 LEARNED = 200  # characters of what the newest calls taught
+SCALARS = frozenset((str, int, float, bool, type(None)))  # of JSON
+
+decoded = msgspec.json.Decoder().decode
 
 
 class PolicyAnswered(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +43,11 @@ class PolicyAnswered(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
 
 
-class _Call(msgspec.Struct, frozen=True, kw_only=True):
-    """An ended call, as the record has it; each view gets its own copy."""
+class _Call(msgspec.Struct, kw_only=True):
+    """An ended call, as the record has it; each view gets its own copy.
+
+    `flat` is what its arguments are where there is nothing in them to change.
+    """
 
     op: int
     tool: str
@@ -50,6 +56,29 @@ class _Call(msgspec.Struct, frozen=True, kw_only=True):
     result: str
     error: str
     by: str
+    flat: dict[str, Any] | None = None
+
+    def shown(self) -> Done:
+        """As a policy sees it."""
+        flat = self.flat
+        return Done(
+            tool=self.tool,
+            arguments=self._decoded() if flat is None else flat.copy(),
+            status=self.status,
+            result=self.result,
+            error=self.error,
+            by=self.by,
+        )
+
+    def _decoded(self) -> dict[str, Any]:
+        try:
+            found = decoded(self.arguments)
+        except msgspec.DecodeError:  # a person's word in place of the policy's
+            found = {}
+        values: dict[str, Any] = found if isinstance(found, dict) else {}
+        if SCALARS.issuperset(map(type, values.values())):
+            self.flat = values.copy()
+        return values
 
 
 class Policies:
@@ -98,7 +127,7 @@ class Policies:
         if message.version != self._asked:
             return
         self._asked = 0
-        for command in [one for one in task.under_way if isinstance(one, AskPolicy)]:
+        for command in [one for one in task.under_way if type(one) is AskPolicy]:
             task.under_way.discard(command)
         # As with acceptance: nobody was asked, or the task went on meanwhile.
         if outcome.refused or outcome.late or message.version != task.state.version:
@@ -112,29 +141,38 @@ class Policies:
         task.append(*self._decided(step.id, outcome.value))
         hit("task.decided", "policy")
 
-    def _decided(self, step: str, chosen: Chosen) -> Iterable[DecisionMade]:
-        first = self._task.state.next_op
-        actions: list[CallTool | FinishStep | PauseTask] = [
-            CallTool(
-                tool=tool, arguments=arguments, call_id="", parent=first, index=place
-            )
-            for place, (tool, arguments, _) in enumerate(chosen.calls)
-        ]
-        whys = [why for _, _, why in chosen.calls]
-        if chosen.result is not None:
-            actions, whys = [FinishStep(result=chosen.result)], [""]
-        elif not actions:
-            actions, whys = [PauseTask()], [""]
-        learned = self._learned()
-        for place, action in enumerate(actions):
-            yield DecisionMade(
+    def _decided(self, step: str, chosen: Chosen) -> list[DecisionMade]:
+        first, learned = self._task.state.next_op, self._learned()
+        if not chosen.calls:
+            result = chosen.result
+            ends = PauseTask() if result is None else FinishStep(result=result)
+            return [
+                DecisionMade(
+                    op=first,
+                    step=step,
+                    action=ends,
+                    why=chosen.why,
+                    learned=learned,
+                    memo=chosen.memo,
+                )
+            ]
+        return [
+            DecisionMade(
                 op=first + place,
                 step=step,
-                action=action,
-                why=whys[place] or chosen.why,
+                action=CallTool(
+                    tool=tool,
+                    arguments=arguments,
+                    call_id="",
+                    parent=first,
+                    index=place,
+                ),
+                why=why or chosen.why,
                 learned=learned,
-                memo=chosen.memo if place == 0 else None,
+                memo=None if place else chosen.memo,
             )
+            for place, (tool, arguments, why) in enumerate(chosen.calls)
+        ]
 
     def _failed(self, step: str, why: str) -> None:
         task = self._task
@@ -168,69 +206,72 @@ class Policies:
             by=outcome.by,
         )
 
-    def _newest(self) -> tuple[_Call, ...]:
+    def _newest(self) -> list[_Call]:
         """The newest calls of the step's attempt that have ended, in order."""
-        choice = self._task.state.choice
-        mine = [self._ended[op] for op in sorted(self._ended) if op >= choice.since]
-        last = sum(one.op >= choice.exchange for one in mine)
-        return tuple(mine[-max(RECENT, last) :])
+        choice, ended = self._task.state.choice, self._ended
+        mine = [ended[op] for op in sorted(ended) if op >= choice.since]
+        return mine[-max(RECENT, _last(mine, choice.exchange)) :]
 
     def _learned(self) -> str:
-        exchange = self._task.state.choice.exchange
-        last = [one for op, one in sorted(self._ended.items()) if op >= exchange > 0]
-        failed = [one for one in last if one.status != "completed"]
-        said = "; ".join(f"{one.tool}: {one.error or one.status}" for one in failed)
+        exchange, ended = self._task.state.choice.exchange, self._ended
+        failed = [
+            op for op in ended if op >= exchange > 0 and ended[op].status != "completed"
+        ]
+        if not failed:
+            return ""
+        calls = [ended[op] for op in sorted(failed)]
+        said = "; ".join(f"{one.tool}: {one.error or one.status}" for one in calls)
         return said[:LEARNED]
 
 
-def view_of(task: str, state: TaskState, calls: Sequence[_Call]) -> PolicyView:
+def _last(calls: list[_Call], exchange: int) -> int:
+    """How many of the calls, that are in order, belong to the newest decision."""
+    count = 0
+    if exchange > 0:
+        while count < len(calls) and calls[-1 - count].op >= exchange:
+            count += 1
+    return count
+
+
+def view_of(task: str, state: TaskState, calls: list[_Call]) -> PolicyView:
     """What a policy is shown: made of JSON anew, so that it is the policy's to harm."""
     submitted, choice = state.task, state.choice
     texts = {one.id: one for one in state.plan}
-    steps = tuple(
-        PolicyStep(
+    steps: list[PolicyStep] = []
+    facts: dict[str, Any] = {}
+    running: PolicyStep | None = None
+    for one in state.steps:
+        text = texts[one.id]
+        step = PolicyStep(
             id=one.id,
-            goal=texts[one.id].goal,
-            done=texts[one.id].done,
+            goal=text.goal,
+            done=text.done,
             status=one.status,
             attempt=one.attempt,
             iteration=one.iterations,
         )
-        for one in state.steps
-    )
-    ended = [(one.op, _done(one)) for one in calls]
-    people = [one for _, one in sorted(state.steering.items())]
-    said = [f"{one.by} says: {one.text}" for one in people]
+        steps.append(step)
+        if one.status == "completed":
+            facts[one.id] = parsed(one.result)
+        elif one.status == "running" and running is None:
+            running = step
+    assert running is not None
+    ended = [one.shown() for one in calls]
+    notes = tuple(state.notes)
+    if state.steering:
+        people = [one for _, one in sorted(state.steering.items())]
+        notes += tuple([f"{one.by} says: {one.text}" for one in people])
     return PolicyView(
         task=task,
         goal=submitted.goal,
         constraints=submitted.constraints,
-        inputs=msgspec.json.decode(msgspec.json.encode(submitted.inputs)),
-        step=next(one for one in steps if one.status == "running"),
-        steps=steps,
-        facts={
-            one.id: parsed(one.result)
-            for one in state.steps
-            if one.status == "completed"
-        },
-        last=tuple(done for op, done in ended if op >= choice.exchange > 0),
-        recent=tuple(done for _, done in ended[-RECENT:]),
+        inputs=decoded(msgspec.json.encode(submitted.inputs)),
+        step=running,
+        steps=tuple(steps),
+        facts=facts,
+        last=tuple(ended[len(ended) - _last(calls, choice.exchange) :]),
+        recent=tuple(ended[-RECENT:]),
         count=choice.finished,
-        notes=(*state.notes, *said),
-        memo=msgspec.json.decode(choice.memo),
-    )
-
-
-def _done(call: _Call) -> Done:
-    try:
-        arguments = msgspec.json.decode(call.arguments)
-    except msgspec.DecodeError:  # a person's word in place of the policy's
-        arguments = {}
-    return Done(
-        tool=call.tool,
-        arguments=arguments if isinstance(arguments, dict) else {},
-        status=call.status,
-        result=call.result,
-        error=call.error,
-        by=call.by,
+        notes=notes,
+        memo=decoded(choice.memo),
     )

@@ -185,6 +185,26 @@ def test_what_a_policy_does_to_its_view_reaches_nothing() -> None:
     assert seen[-1][1] == [{"text": "0"}, {"text": "1"}, {"text": "2"}]
 
 
+def test_what_a_policy_does_inside_of_an_argument_reaches_nothing() -> None:
+    seen: list[Any] = []
+
+    @tool(effect="read")
+    def pick(names: list[str]) -> str:
+        return names[0]
+
+    def decide(view: PolicyView) -> Any:
+        seen.append([list(one.arguments["names"]) for one in view.recent])
+        for one in view.recent:
+            one.arguments["names"].clear()
+        return (
+            Call("pick", {"names": [str(view.count)]}) if view.count < 3 else Finish()
+        )
+
+    house = House(Agent(name="agent", policy=decide, tools=[pick]))
+    house.finish(house.submit().id)
+    assert seen[-1] == [["0"], ["1"], ["2"]]
+
+
 def test_a_refused_result_comes_back_as_a_note() -> None:
     views: list[PolicyView] = []
 

@@ -21,7 +21,7 @@ from ..supervision.faults import hit
 from .events import Event
 from .house import House
 from .loads import Loads, load
-from .upgrades import state_of
+from .upgrades import body_of, state_of
 
 __all__ = ["Durable", "Folded", "Found"]
 
@@ -204,7 +204,7 @@ class Durable(Actor, Generic[S]):
 
     def snapshot(self, reason: str) -> None:
         """Have the state kept as it is now; `reason` says why (B30)."""
-        body = msgspec.json.encode(self.state)
+        body = body_of(self.state)
         self._since_snapshot = self._bytes_since = 0
         self._snapshot_size = len(body)
         self.house.journal.snapshot(

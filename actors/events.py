@@ -168,8 +168,8 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: str
     goal: str
-    done: str
-    max_iterations: int
+    done: str = ""
+    max_iterations: int = 0
     timeout: float | None = None
     needs: tuple[str, ...] = ()
     required: bool = True
@@ -346,8 +346,8 @@ class StepStarted(Event, frozen=True, kw_only=True):
     """A step runs, for the `attempt`-th time, until `deadline` at the latest."""
 
     step: str
-    attempt: int
-    deadline: float | None
+    attempt: int = 1
+    deadline: float | None = None
 
 
 class DecisionMade(Event, frozen=True, kw_only=True):

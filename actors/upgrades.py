@@ -8,6 +8,7 @@ with a default needs neither.
 
 from __future__ import annotations
 
+import functools
 from typing import TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ from ..storage.errors import Undecodable
 from ..storage.records import Snapshot
 from ..storage.upgrades import Upgrader, path_from, upgraded, version_of
 
-__all__ = ["UPGRADERS", "is_current", "state_of", "todays"]
+__all__ = ["UPGRADERS", "body_of", "is_current", "state_of", "todays"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -50,6 +51,31 @@ def state_of(snapshot: Snapshot, kind: type[S]) -> S:
         return msgspec.json.decode(todays(snapshot, kind), type=kind)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise Undecodable(_subject(snapshot), str(error)) from error
+
+
+def body_of(state: msgspec.Struct) -> bytes:
+    """A state's JSON, as its snapshot holds it.
+
+    A part of it that is as it began is left out however it came to be so: msgspec knows
+    only the very object of the default.
+    """
+    again = {
+        name: default
+        for name, default in _beginnings(type(state)).items()
+        if (part := getattr(state, name)) is not default and part == default
+    }
+    return msgspec.json.encode(
+        msgspec.structs.replace(state, **again) if again else state
+    )
+
+
+@functools.cache
+def _beginnings(kind: type[msgspec.Struct]) -> dict[str, msgspec.Struct]:
+    return {
+        field.name: field.default
+        for field in msgspec.structs.fields(kind)
+        if isinstance(field.default, msgspec.Struct)
+    }
 
 
 def _subject(snapshot: Snapshot) -> str:

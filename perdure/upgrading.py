@@ -20,7 +20,7 @@ from .actors.admission.queue import QueueState
 from .actors.admission.resting import all_places
 from .actors.admission.vetting import is_readable
 from .actors.task.standing import newest
-from .actors.upgrades import is_current
+from .actors.upgrades import body_of, is_current
 from .doctor.walk import fold_of
 from .folds import event_of, fold, is_old
 from .storage.address import Address, backend_of
@@ -138,7 +138,7 @@ def _upgraded(reader: Reader, stream: str) -> Snapshot | None:
         version=state.version,
         covers=seq,
         state_schema=version_of(kind),
-        body=msgspec.json.encode(state),
+        body=body_of(state),
         reason="upgrade",
         at=time.time(),
     )

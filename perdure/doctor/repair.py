@@ -19,6 +19,7 @@ import msgspec
 from ..actors import names
 from ..actors.admission.place import Place
 from ..actors.events import Quarantined, QuarantineLifted, TaskParked, TaskRecalled
+from ..actors.upgrades import body_of
 from ..errors import Misuse
 from ..folds import event_of
 from ..storage.address import Address
@@ -376,6 +377,6 @@ def _snapshot(stream: str, version: int, covers: int, state: Any) -> Snapshot:
         version=version,
         covers=covers,
         state_schema=version_of(type(state)),
-        body=msgspec.json.encode(state),
+        body=body_of(state),
         reason="repaired",
     )

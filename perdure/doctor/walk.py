@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import msgspec
-
 from ..actors import names
 from ..actors.admission import queue
 from ..actors.budget import account, pool
@@ -17,7 +15,7 @@ from ..actors.events import Event, TaskErased
 from ..actors.ledger import entry
 from ..actors.memory import state as memory
 from ..actors.task import state as task
-from ..actors.upgrades import is_current
+from ..actors.upgrades import body_of, is_current
 from ..actors.windows import window
 from ..folds import event_of
 from ..storage.errors import NewerSchema, NoUpgradePath, Undecodable, UnknownType
@@ -169,7 +167,7 @@ class Walk:
             self._found.add("snapshot_differs", self._at(snapshot), what)
         elif (
             is_current(snapshot, type(self.state))
-            and msgspec.json.encode(self.state) != snapshot.body
+            and body_of(self.state) != snapshot.body
         ):
             what = "replay comes to another state"
             self._found.add("snapshot_differs", self._at(snapshot), what)

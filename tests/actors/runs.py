@@ -21,6 +21,7 @@ from perdure.actors.memory.state import MemoryState
 from perdure.actors.memory.state import apply as apply_memory
 from perdure.actors.task.state import TaskState
 from perdure.actors.task.state import apply as apply_task
+from perdure.actors.upgrades import body_of
 from perdure.actors.windows.window import WindowsState
 from perdure.actors.windows.window import apply as apply_windows
 from perdure.models import Scripted
@@ -155,18 +156,18 @@ def not_reproduced(store: MemoryStore) -> list[str]:
         if (found := fold_of(stream)) is None:
             continue
         kind, fold = found
-        bodies = {0: msgspec.json.encode(kind())}
+        bodies = {0: body_of(kind())}
         state = kind()
         for record in records:
             state = fold(state, decode(record))
-            bodies[record.version] = msgspec.json.encode(state)
+            bodies[record.version] = body_of(state)
         for snapshot, _ in store.snapshots.get(stream, []):
             state = msgspec.json.decode(snapshot.body, type=kind)
             for record in records[snapshot.version :]:
                 state = fold(state, decode(record))
             if bodies[snapshot.version] != snapshot.body:
                 wrong.append(f"{stream} snapshot {snapshot.version}")
-            if msgspec.json.encode(state) != bodies[len(records)]:
+            if body_of(state) != bodies[len(records)]:
                 wrong.append(f"{stream} tail after {snapshot.version}")
     return wrong
 

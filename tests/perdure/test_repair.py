@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from perdure import Agent, Budget, Misuse, Runtime, views
+from perdure.actors.upgrades import body_of
 from perdure.doctor import examine, put_back, quarantined, repair
 from perdure.doctor.walk import fold_of
 from perdure.folds import event_of
@@ -265,7 +266,7 @@ def test_a_newer_snapshot_outlives_a_wrong_one(planted: Planted) -> None:
         old,
         version=record.version,
         covers=record.seq,
-        body=msgspec.json.encode(state),
+        body=body_of(state),
     )
     backend = SqliteBackend(planted.path, create=False)
     backend.open()

@@ -28,6 +28,8 @@ from ..events import (
 )
 
 __all__ = [
+    "KEPT",
+    "LEAVES",
     "Earlier",
     "Entry",
     "LedgerState",
@@ -47,6 +49,7 @@ __all__ = [
 CALLS_KEPT = 64  # failed calls of the task whose failures are counted over its steps
 TIMES_KEPT = 16  # failures that are counted of one call
 KEPT = 128  # operations of the running step; more than a policy is shown
+LEAVES = 22  # effects in one row: SQLite keeps it within a page of its own tree
 KEY_VERSION = 1  # of the canonical encoding below, for ever
 
 
@@ -122,7 +125,8 @@ class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
     """Entries by operation, oldest first; failed operations of the task by call.
 
     `newest` is the newest operation that was begun. `left` are the steps whose effects
-    are in the record alone; some of the running one are where it is `over`.
+    are in the record alone; some of the running one are where it is `over`. `leaves`
+    are those of them that went last, by key, each with its operation and tool.
     """
 
     version: int = 0
@@ -132,6 +136,7 @@ class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
     failed: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     left: tuple[str, ...] = ()
     over: bool = False
+    leaves: dict[str, tuple[int, str]] = msgspec.field(default_factory=dict)
 
 
 def effect_key(task: str, step: str, tool: str, arguments: str, occurrence: int) -> str:
@@ -230,6 +235,7 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
                 failed=state.failed,
                 left=_left(state, event, gone),
                 over=_over(state, event, gone),
+                leaves=_leaves(state, event, gone),
             )
         case EffectRecorded():
             begun = state.entries[event.op]
@@ -255,6 +261,7 @@ def apply(state: LedgerState, event: Event) -> LedgerState:
                 failed=_remembered(state.failed, ended),
                 left=state.left,
                 over=state.over,
+                leaves=state.leaves,
             )
         case RestAsked(op=op, until=until):
             return _changed(state, version, op, retry_at=until)
@@ -347,6 +354,29 @@ def _over(state: LedgerState, event: EffectRegistered, gone: list[Entry]) -> boo
     if event.step != state.step:
         return False
     return state.over or any(one.effect != "read" for one in gone)
+
+
+def _leaves(
+    state: LedgerState, event: EffectRegistered, gone: list[Entry]
+) -> dict[str, tuple[int, str]]:
+    """What of the running step left last: those before them are rows.
+
+    One that failed may be made again, and one that its caller named has a row of its
+    own already.
+    """
+    if event.step != state.step:
+        return {}
+    kept = {} if len(state.leaves) >= LEAVES else state.leaves
+    went = {
+        one.key: (one.op, one.name)
+        for one in gone
+        if one.step == state.step
+        and one.effect != "read"
+        and one.status == "completed"
+        and not one.named
+        and one.reused is None
+    }
+    return {**kept, **went} if went else kept
 
 
 def _left(

@@ -1,8 +1,9 @@
 """Effects that left the ledger's state while their step runs, found by their key.
 
-A step keeps its newest operations in the state. That an effect before them completed
-is a row; its key is remembered by the actor as well, so that a new effect is not
-looked up in the store: a read there waits for a flush.
+A step keeps its newest operations in the state. Of the effects before them that
+completed the state keeps the last keys, and rows hold the others, many in one; the
+actor remembers all, so that a new effect is not looked up in the store: a read there
+waits for a flush.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from ..names import EFFECT_KEYS
 from ..protocol import Perform
 from ..tool import Tool
 from ..upgrades import todays
-from .entry import Earlier, LedgerState, leaving
+from .entry import LEAVES, Earlier, LedgerState, apply
 from .places import outcome_of
 
 if TYPE_CHECKING:
     from .actor import Ledger
 
 __all__ = ["Left", "left_rows"]
+
+
+_OPS = msgspec.json.Decoder(dict[str, int])
 
 
 class _OfStep(msgspec.Struct):
@@ -40,23 +44,25 @@ def _prefix(task: str, step: str) -> str:
 def left_rows(
     task: str, state: LedgerState, events: Sequence[Event], agent: Agent
 ) -> list[Row]:
-    """A row for each effect of the running step that leaves with these events.
+    """A row of the effects that left the state last, where it lets them go now.
 
-    One that failed may be made again, one that its caller named has a row already, and
-    no call is ever the same as one that is repeated on purpose.
+    No call is ever the same as one that is repeated on purpose.
     """
     rows: list[Row] = []
     for event in events:
-        if not isinstance(event, EffectRegistered):
-            continue
-        for entry in leaving(state, event):
-            tool = agent.tools.get(entry.name)
-            counts = entry.step == state.step and entry.effect != "read"
-            if not counts or entry.named or entry.reused is not None:
-                continue
-            if entry.status == "completed" and not (tool and tool.repeat):
-                key = _prefix(task, entry.step) + entry.key
-                rows.append(Row(space=EFFECT_KEYS, key=key, value=b"%d" % entry.op))
+        begins = isinstance(event, EffectRegistered) and event.step == state.step
+        if begins and len(state.leaves) >= LEAVES:
+            ops = {
+                key: op
+                for key, (op, name) in state.leaves.items()
+                if (tool := agent.tools.get(name)) is None or not tool.repeat
+            }
+            if ops:
+                key = f"{_prefix(task, state.step)}{min(ops.values()):09d}"
+                value = msgspec.json.encode(ops)
+                rows.append(Row(space=EFFECT_KEYS, key=key, value=value))
+        if len(events) > 1:
+            state = apply(state, event)
     return rows
 
 
@@ -83,17 +89,18 @@ class Left:
             return
         prefix = _prefix(self._ledger.task, step)
         self._step = step
-        self._ops = {
-            row.key.removeprefix(prefix): int(row.value or b"0")
-            for row in reader.rows(EFFECT_KEYS, prefix)
-        }
+        self._ops = {}
+        self._take(reader.rows(EFFECT_KEYS, prefix))
 
     def note(self, rows: Sequence[Row], step: str) -> None:
         """Remember what leaves with these rows."""
         if step != self._step:
             self._step, self._ops = step, {}
+        self._take(rows)
+
+    def _take(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            self._ops[row.key.rpartition(":")[2]] = int(row.value or b"0")
+            self._ops |= _OPS.decode(row.value or b"{}")
 
     def find(
         self,
@@ -104,10 +111,11 @@ class Left:
         key: str,
     ) -> bool:
         """Whether such an effect left; the door goes on once its record is read."""
-        op = self._ops.get(key)
-        if op is None or op == wanted.op or wanted.step != self._step:
-            return False
         ledger, house = self._ledger, self._ledger.house
+        last = ledger.state.leaves.get(key)
+        op = self._ops.get(key) if last is None else last[0]
+        if op is None or op == wanted.op or wanted.step != ledger.state.step:
+            return False
         at = (wanted.op, wanted.attempt)
         if at in self._reading:  # asked for once more meanwhile
             return True

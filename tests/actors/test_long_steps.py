@@ -10,6 +10,7 @@ from perdure import Agent, Call, Finish, PolicyView, tool
 from perdure.actors import names
 from perdure.actors.events import EffectRecorded, EffectRegistered
 from perdure.actors.ledger import entry
+from perdure.actors.ledger.entry import LEAVES
 from perdure.storage.memory import MemoryBackend
 from tests.actors.runs import sound
 from tests.actors.world import House
@@ -92,18 +93,31 @@ def test_a_crash_while_a_call_of_long_ago_is_looked_up_costs_nothing() -> None:
 
 def test_a_call_that_is_meant_to_be_repeated_leaves_no_row() -> None:
     for repeat in (True, False):
-        sender = Sender(*range(KEPT + 9), repeat=repeat)
+        sender = Sender(*range(KEPT + 2 * LEAVES + 9), repeat=repeat)
         house = House(sender.agent)
         assert house.run("a").output == "ok"
         left = house.store.rows.get(names.EFFECT_KEYS, {})
-        assert len(left) == (0 if repeat else 9)
+        assert len(left) == (0 if repeat else 2)
+
+
+@pytest.mark.parametrize("more", range(KEPT, KEPT + 3 * LEAVES, 7))
+def test_no_call_of_long_ago_is_made_again_wherever_its_key_is_kept(more: int) -> None:
+    sender = Sender(*range(more), *range(0, more, 5))
+    house = House(sender.agent)
+    task = house.submit("a")
+    house.until_hit("effect.recorded", op=more)
+    house.sim.crash(names.ledger(task.id))
+    assert house.finish(task.id).output == "ok"
+    assert sender.sent == list(range(more))
+    sound(house)
 
 
 def test_erasing_a_task_erases_the_keys_of_its_effects() -> None:
-    sender = Sender(*range(KEPT + 9))
+    sender = Sender(*range(KEPT + LEAVES + 9))
     house = House(sender.agent)
     task = house.submit("a")
     assert house.finish(task.id).output == "ok"
+    assert house.store.rows.get(names.EFFECT_KEYS)
     house.runtime.erase(task=task.id, by="an operator")
     assert not house.store.rows.get(names.EFFECT_KEYS)
 

@@ -158,7 +158,8 @@ class Task(Durable[TaskState]):
         """Hear the others, then go on from the state."""
         match message:
             case ReserveReply():
-                self.operations.reserved(message)
+                if self.operations.reserved(message):
+                    return  # nothing else is due than before
             case PolicyAnswered():
                 self.policies.answered(message)
             case Built():

@@ -37,6 +37,11 @@ class Limits:
         self._operations = operations
         self._refused: dict[int, Refusal] = {}
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a refusal waits for the account's other answers."""
+        return bool(self._refused)
+
     def refuse(self, op: Op, refusal: Refusal) -> None:
         """The account did not set aside what this operation may use."""
         if asides.refused(self._task, op, f"it cannot be paid: {refusal}"):
@@ -49,7 +54,7 @@ class Limits:
     def look(self, op: Op) -> None:
         """The account answered for this operation; perhaps its reply is now decided."""
         task = self._task
-        if not self._refused or not isinstance(op.action, CallTool):
+        if not isinstance(op.action, CallTool):
             return
         calls = [
             one

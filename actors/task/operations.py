@@ -214,25 +214,32 @@ class Operations:
         )
         task.requests.send(("reserve", op.op, op.attempt), self._account, message)
 
-    def reserved(self, message: ReserveReply) -> None:
-        """The account answered: through the door, or pause for money."""
+    def reserved(self, message: ReserveReply) -> bool:
+        """The account answered: through the door, or pause for money.
+
+        Tells whether the operation is on its way, and all else is as it was.
+        """
         task = self._task
         key = ("reserve", message.op, message.attempt)
         op = task.state.ops.get(message.op)
         if not task.requests.answered(key) or op is None or not op.open:
-            return
+            return False
+        sent = False
         if message.refusal is not None and op.undoes:
             task.compensation.refused(op, message.refusal)
         elif message.refusal is not None:
             self._limits.refuse(op, message.refusal)
         else:
             hit("task.reserved", task.subject(op))
-            if task.subtasks.share(op) is None:
+            sent = task.subtasks.share(op) is None
+            if sent:
                 self._send(op)
             else:
                 task.subtasks.start(op, message.given)
-        if not op.undoes:
+        if not op.undoes and self._limits.waiting:
             self._limits.look(op)
+            return False
+        return sent
 
     def answer(self, op: Op, limited: str) -> None:
         """Have the door refuse a call, and say why; nothing is reserved for it."""

@@ -73,28 +73,33 @@ WRITTEN = {  # an event more than doubles with the long names
     "tool": "n",
     "status": "e",
 }
-# Each with a mark that such a text must have; those without one have a digit. Marks and
-# patterns begin with what is looked for fast: a sign, or a digit whose neighbour is
-# looked at afterwards. ASCII: a word of Chinese may stand right before a figure.
+# Each with signs of which such a text has one, and perhaps a mark that it has, too:
+# both are found far faster than the pattern. ASCII: a word of Chinese may stand right
+# before a figure.
 _FLEETING = tuple(
-    (re.compile(mark, re.ASCII) if mark else None, re.compile(pattern, re.ASCII))
-    for mark, pattern in (
+    (signs, re.compile(mark, re.ASCII) if mark else None, re.compile(pattern, re.ASCII))
+    for signs, mark, pattern in (
         (
+            (":",),
             r":\d\d",
             r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?",
         ),
-        (r":\d\d:", r"\b\d\d:\d\d:\d\d([.,]\d+)?\b"),
+        ((":",), r":\d\d:", r"\b\d\d:\d\d:\d\d([.,]\d+)?\b"),
         (
+            ("-",),
             r"-[0-9a-fA-F]{4}-",
             r"\b[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b",
         ),
-        (r"0x", r"\b0x[0-9a-fA-F]+\b"),
+        (("0x",), "", r"\b0x[0-9a-fA-F]+\b"),
         (
+            tuple("abcdef"),
             "",
             r"\b(?=[0-9a-f]{16})(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{16,64}\b",
         ),
-        ("", r"1(?<!\w1)[5-9]\d{8}(\d{3})?(\.\d+)?\b"),  # (milli)seconds since 1970
+        # (Milli)seconds since 1970.
+        (("1",), "", r"1(?<!\w1)[5-9]\d{8}(\d{3})?(\.\d+)?\b"),
         (
+            ("s", "秒"),
             "",
             r"[0-9](?<![\w.]\d)[0-9]*+(\.\d++)?+\s?+(?=[nµums毫秒])"
             r"(ns|µs|us|ms|secs?|seconds|s|毫秒|秒)(?!\w)",
@@ -230,16 +235,17 @@ def action_of(
 
 def stable(text: str) -> str:
     """A tool's words without times, durations, addresses and ids."""
-    digits = False
     for digit in "0123456789":  # ten of these take a tenth of one search for a class
         if digit in text:
-            digits = True
             break
-    if not digits and "-" not in text:
-        return text
-    for mark, pattern in _FLEETING:
-        if digits if mark is None else mark.search(text):
-            text = pattern.sub("~", text)
+    else:
+        return text  # an id has a digit, too
+    for signs, mark, pattern in _FLEETING:
+        for sign in signs:
+            if sign in text:
+                if mark is None or mark.search(text):
+                    text = pattern.sub("~", text)
+                break
     return text
 
 

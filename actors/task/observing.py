@@ -68,6 +68,7 @@ def observed(state: TaskState, event: ActionObserved) -> TaskState:
         failures = failed(failures, op.action, event)
     return msgspec.structs.replace(
         state,
+        version=state.version + 1,
         failures=failures,
         tried=tried_after(state.tried, event.op, event.seen, event.status),
         failing=failing.observed(state.failing, op, event),

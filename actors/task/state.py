@@ -207,13 +207,14 @@ def apply(state: TaskState, event: Event) -> TaskState:
 
 
 def _applied(state: TaskState, event: Event) -> TaskState:
-    state = msgspec.structs.replace(state, version=state.version + 1)
-    change = msgspec.structs.replace
     match event:
-        case DecisionMade():
+        case DecisionMade():  # the commonest two count the version on as they go
             return stepping.decided(state, event)
         case ActionObserved():
             return observing.observed(state, event)
+    change = msgspec.structs.replace
+    state = change(state, version=state.version + 1)
+    match event:
         case TaskSubmitted():
             steps = tuple(StepRecord(id=step.id) for step in event.steps)
             return change(state, submitted=event, plan=event.steps, steps=steps)

@@ -153,6 +153,7 @@ def decided(state: TaskState, event: DecisionMade) -> TaskState:
         )
     return change(
         state,
+        version=state.version + 1,
         choice=choice,
         answer=answer,
         ops=ops,

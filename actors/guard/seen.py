@@ -90,7 +90,7 @@ _FLEETING = tuple(
             r"-[0-9a-fA-F]{4}-",
             r"\b[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b",
         ),
-        (("0x",), "", r"\b0x[0-9a-fA-F]+\b"),
+        (("x",), r"0x", r"\b0x[0-9a-fA-F]+\b"),
         (
             tuple("abcdef"),
             "",
@@ -128,11 +128,12 @@ class Seen(
     Args:
         action: digest of the tool and its arguments, see `action_of`.
         result: digest of what it said, without what changes each time.
-        shape: six characters for each argument, see `similarity`.
+        shape: six characters for each argument, see `similarity`; empty where it may
+            have changed something: that is never nearly the same as anything.
         flags: `TRIVIAL` … `OWN`, added up.
         kind: what sort of error, as a digest; empty where it went well.
         words: digest of the arguments' words, in whatever order and form, of an action
-            that went well and said next to nothing.
+            that went well, changed nothing and said next to nothing.
         patience: seconds that its result may stay the same, where it polls.
         at: second since the epoch at which a poll was observed, else 0.
         op: the operation, as evidence.
@@ -186,19 +187,14 @@ def seen_of(
     told = stable(text)
     failed = status != "completed"
     trivial = not failed and len(told.strip()) <= LITTLE
-    words = sorted(re.findall(r"\w+", canonical(values).casefold())) if trivial else ""
+    compared = failed or not flags & WROTE
     return Seen(
         action=_digest([tool, values]),
         result=_digest(told),
-        shape="".join(
-            [
-                _short(name) + _short(masked(values[name]))
-                for name in sorted(values)[:ARGUMENTS]
-            ]
-        ),
+        shape=_shape(values) if compared else "",
         flags=flags | (TRIVIAL if trivial else 0),
         kind=_kind(told) if failed else "",
-        words=_digest(words) if trivial else "",
+        words=_words(values) if trivial and compared else "",
         patience=patience or 0,  # what is no default is written
         at=at if patience else 0,
     )
@@ -277,6 +273,15 @@ def _values(
 @lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
     return name.casefold().replace("_", "").replace("-", "")
+
+
+def _shape(values: dict[str, Any]) -> str:
+    names = sorted(values)[:ARGUMENTS]
+    return "".join([_short(name) + _short(masked(values[name])) for name in names])
+
+
+def _words(values: dict[str, Any]) -> str:
+    return _digest(sorted(re.findall(r"\w+", canonical(values).casefold())))
 
 
 def _shapes(shape: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from perdure.actors.guard.seen import (
     FREE,
     INFRA,
     REFUSED,
+    WROTE,
     Seen,
     action_of,
     seen_of,
@@ -293,6 +294,19 @@ def test_what_an_event_holds_of_an_action_is_short() -> None:
     one = seen_of(tool="t", arguments='{"n": 1}', status="completed", text=LONG)
     assert len(msgspec.json.encode(one)) < 48
     assert msgspec.json.decode(msgspec.json.encode(one), type=Seen) == one
+
+
+def test_of_what_changed_something_nothing_is_kept_to_call_it_nearly_the_same() -> None:
+    def did(flags: int) -> Seen:
+        return seen_of(
+            tool="t", arguments='{"n":1}', status="completed", text="ok", flags=flags
+        )
+
+    looked, wrote = did(0), did(WROTE)
+    assert (wrote.shape, wrote.words) == ("", "")
+    assert looked.shape
+    assert looked.words
+    assert (wrote.action, wrote.result) == (looked.action, looked.result)
 
 
 def test_nothing_is_found_of_nothing() -> None:

@@ -525,7 +525,8 @@ class Settle(Message, frozen=True, kw_only=True):
     `amounts` None takes the reservation itself; `book` None the one it was made for.
     With `fill` a dimension that `amounts` says nothing of is charged as reserved.
     `beside` is what a sub-task used by other books. `completed` says that the call ran
-    and came back, `reported` that nobody had to estimate what it used.
+    and came back, `reported` that nobody had to estimate what it used. `then` is what
+    `reply_to` is told once that is done: `SettleReply` where there is nothing else.
     """
 
     op: int
@@ -536,7 +537,9 @@ class Settle(Message, frozen=True, kw_only=True):
     beside: dict[str, Amounts] = msgspec.field(default_factory=dict)
     completed: bool
     reported: bool
+    name: str = ""  # of the tool, for fault points
     reply_to: Address
+    then: Performed | None = None
 
 
 class SettleReply(Message, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...supervision.address import Address
+from ...supervision.faults import hit
 from ...supervision.lifecycle import Down, Up
 from ..durable import Durable, Folded
 from ..events import (
@@ -207,7 +208,9 @@ class Account(Durable[AccountState]):
             )
             self.append(settled)
             self._alert()
-        message.reply_to.tell(SettleReply(op=message.op, attempt=message.attempt))
+        hit("effect.settled", message.name)
+        done = SettleReply(op=message.op, attempt=message.attempt)
+        message.reply_to.tell(message.then or done)
 
     def _alert(self) -> None:
         """Write down what has become scarce, once, and keep the state (B81)."""

@@ -283,17 +283,33 @@ class Ledger(Durable[LedgerState]):
         """Go on with an attempt from where its record stands."""
         match entry.status:
             case "completed" | "failed":
-                book = None if entry.usage else "none"
-                self.settle(entry, book, entry.usage, fill=entry.source == "unknown")
+                # Nothing changes it any more: the account may pass the word on.
+                self.settle(
+                    entry,
+                    None if entry.usage else "none",
+                    entry.usage,
+                    fill=entry.source == "unknown",
+                    then=self._performed(entry, again=self._surely_not_run(entry)),
+                )
             case "unknown":
                 hold = Hold(op=entry.op, attempt=entry.attempt)
                 self.house.address(account(self.task)).tell(hold)
                 self.resolver.resolve(entry)
 
     def settle(
-        self, entry: Entry, book: Any, amounts: Any, *, fill: bool = False
+        self,
+        entry: Entry,
+        book: Any,
+        amounts: Any,
+        *,
+        fill: bool = False,
+        then: Performed | None = None,
     ) -> None:
-        """Have the account settle an attempt; the answer lets the task know."""
+        """Have the account settle an attempt; then the task is told how it stands.
+
+        The account tells it `then`. What an account that crashes has not settled, its
+        task asks for again: it is started anew as well.
+        """
         message = Settle(
             op=entry.op,
             attempt=entry.attempt,
@@ -303,10 +319,15 @@ class Ledger(Durable[LedgerState]):
             beside=entry.beside,
             completed=entry.status == "completed" and entry.by == "run",
             reported=entry.source == "reported",
-            reply_to=self.address,
+            name=entry.name,
+            reply_to=self.address if then is None else self.wanted[entry.op].reply_to,
+            then=then,
         )
-        key = ("settle", entry.op, entry.attempt)
-        self.requests.send(key, self.house.address(account(self.task)), message)
+        to = self.house.address(account(self.task))
+        if then is None:
+            self.requests.send(("settle", entry.op, entry.attempt), to, message)
+        else:
+            to.tell(message)
 
     def _settled(self, op: int, attempt: int) -> None:
         if not self.requests.answered(("settle", op, attempt)):
@@ -314,18 +335,27 @@ class Ledger(Durable[LedgerState]):
         entry = self.state.entries.get(op)
         if entry is None or entry.attempt != attempt:
             return
-        hit("effect.settled", entry.name)
-        again = entry.cut_off and (
-            entry.status == "unknown"
-            or (entry.by in SURELY_NOT and entry.status == "failed")
-        )
+        again = entry.cut_off and entry.status == "unknown"
+        again = again or self._surely_not_run(entry)
         self.answer(entry, again=again or self.resolver.may_repeat(entry))
+
+    @staticmethod
+    def _surely_not_run(entry: Entry) -> bool:
+        """Whether an attempt that was cut off is known not to have run."""
+        return entry.cut_off and entry.status == "failed" and entry.by in SURELY_NOT
 
     def answer(self, entry: Entry, *, again: bool = False, ask: bool = False) -> None:
         """Tell the task how an attempt stands, where the task wants to know."""
+        performed = self._performed(entry, again=again, ask=ask)
+        if performed is not None:
+            self.wanted[entry.op].reply_to.tell(performed)
+
+    def _performed(
+        self, entry: Entry, *, again: bool = False, ask: bool = False
+    ) -> Performed | None:
         wanted = self.wanted.get(entry.op)
         if wanted is None or wanted.attempt != entry.attempt:
-            return
+            return None
         status = entry.status
         assert status != "pending"
         replied = Replied(
@@ -341,7 +371,7 @@ class Ledger(Durable[LedgerState]):
             retry_at=entry.retry_at,
             arguments=entry.arguments,
         )
-        wanted.reply_to.tell(Performed(outcome=replied, again=again, ask=ask))
+        return Performed(outcome=replied, again=again, ask=ask)
 
     # ── recovery ─────────────────────────────────────────────────────────────────
 

@@ -443,7 +443,7 @@ def test_a_word_that_meets_a_task_on_its_way_to_sleep_is_booked_once(
             for _ in range(steps % 13):
                 house.sim.step()
             house.runtime.ask_cancel(task.id, "operator")
-            house.sim.run_for(600.0)  # it may pause once more on its way
+        house.sim.run_for(600.0)  # it may pause once more on its way
         result = house.finish(task.id)
         assert result.status in ("completed", "cancelled")
         charged = result.spent["tool_calls"].get("post", 0)

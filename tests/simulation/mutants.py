@@ -93,7 +93,8 @@ def forget_settle() -> Any:
     """The account says that it settled, and did not."""
 
     def settle(account: Account, message: Any) -> None:
-        message.reply_to.tell(SettleReply(op=message.op, attempt=message.attempt))
+        done = SettleReply(op=message.op, attempt=message.attempt)
+        message.reply_to.tell(message.then or done)
 
     return patch.object(Account, "_settle", settle)
 

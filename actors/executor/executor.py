@@ -17,8 +17,9 @@ from ...supervision.dispatch import Dispatcher
 from ...supervision.faults import hit
 from ..outcomes import classify, rest_of, surely_not_sent, turned_away
 from .beat import BEAT_PERIOD, BEATS_MISSED, Beat
+from .deadlines import Deadlines
 from .loop import Loop, run_inline
-from .work import Key, Outcome, Run, Work, evidence, told
+from .work import NEVER, Key, Outcome, Run, Work, evidence, refused, told
 
 __all__ = ["ABANDONED_LIMIT", "Executor", "Key", "Outcome", "Work"]
 
@@ -71,6 +72,7 @@ class Executor:
                 busy=self._on_loop_now,
                 missed=self._abandon_loop,
             )
+        self._deadlines = Deadlines(dispatcher, runs=self._now, rung=self._at_deadline)
         self._draining = False
         self._closed = False
 
@@ -83,17 +85,17 @@ class Executor:
             if work.key in self._runs:
                 return
             run = self._runs[work.key] = Run(work)
-            refused = self._draining and not self._closed
+            turned_down = self._draining and not self._closed
             threaded = not (work.coroutine and self._loop is not None)
-            if not refused:
+            if not turned_down:
                 full = threaded and self._busy >= self._threads
                 if self._closed or full or _main_thread_over():
                     self._queue.append(run)
                     return
                 self._busy += threaded
                 run.place = threaded
-        if refused:
-            self._finish(run, self._refused(run, "the runtime is closing"))
+        if turned_down:
+            self._finish(run, refused(run.work.key, "the runtime is closing"))
         elif not self._start(run):
             self._next(run)
 
@@ -133,6 +135,10 @@ class Executor:
             elif run is not None:
                 run.work = msgspec.structs.replace(run.work, kept=False)
 
+    def _now(self) -> list[Run]:
+        with self._lock:
+            return list(self._runs.values())
+
     def running(self) -> int:
         """How many workers run or wait to."""
         with self._lock:
@@ -150,7 +156,7 @@ class Executor:
             self._draining = True
             waiting, self._queue = list(self._queue), deque()
         for run in waiting:
-            self._finish(run, self._refused(run, "the runtime is closing"))
+            self._finish(run, refused(run.work.key, "the runtime is closing"))
 
     def close(self) -> None:
         """Drain, and abandon what the event loop still runs; nothing more is told."""
@@ -171,7 +177,7 @@ class Executor:
             else:
                 self._dispatcher.start_job(work.name, lambda: self._on_thread(run))
         except Exception as error:  # no more threads, or the process is ending
-            self._finish(run, self._refused(run, told(error)))
+            self._finish(run, refused(run.work.key, told(error)))
             return False
         return True
 
@@ -190,7 +196,7 @@ class Executor:
 
     def _on_thread(self, run: Run) -> Callable[[], None]:
         """Run it to its end; what is returned tells of it."""
-        self._claim(run, 0)
+        run.began = self._dispatcher.clock.monotonic()
         outcome = self._may_start(run)
         if outcome is None:
             try:
@@ -207,7 +213,8 @@ class Executor:
 
         def tell() -> None:
             self._finish(run, ended)
-            self._next(run)
+            if run.place:
+                self._next(run)
 
         return tell
 
@@ -238,27 +245,27 @@ class Executor:
         clock = self._dispatcher.clock
         change = msgspec.structs.replace
         if _main_thread_over():
-            return self._refused(run, "the process is ending")
+            return refused(run.work.key, "the process is ending")
         if clock.time() > run.work.not_after:
-            late = self._refused(run, "its time was over before it started")
+            late = refused(run.work.key, "its time was over before it started")
             return change(late, refused=False, late=True)
         if run.work.forbidden is not None and (why := run.work.forbidden()):
-            return self._refused(run, why)
+            return refused(run.work.key, why)
         if run.work.kill is None and (why := self._hung_before(run.work)):
-            return change(self._refused(run, why), refused=False)
+            return change(refused(run.work.key, why), refused=False)
         if run.work.until is not None:
             left = max(run.work.until - clock.time(), 0.0)
             run.allowed = min(run.work.timeout, left)
-        run.timer = self._dispatcher.call_later(
-            run.allowed, lambda: self._at_deadline(run)
-        )
+        self._deadlines.watch(run, run.allowed)
         return None
 
     def _hung_before(self, work: Work) -> str:
-        with self._lock:
-            abandoned, hung = self._abandoned, (work.name, work.kept) in self._hung
-        if abandoned <= ABANDONED_LIMIT or not hung:
+        abandoned = self._abandoned
+        if abandoned <= ABANDONED_LIMIT:
             return ""
+        with self._lock:
+            if (work.name, work.kept) not in self._hung:
+                return ""
         return (
             f"{work.name} was not run: it hung before, and {abandoned} threads that "
             "cannot be ended still run; a tool with isolate='process' can be killed"
@@ -267,12 +274,13 @@ class Executor:
     # ── what hangs ───────────────────────────────────────────────────────────────
 
     def _at_deadline(self, run: Run) -> None:
-        if run.work.kill is None:
+        if run.work.kill is None or run.killed:
             self._overdue(run)
-            return
-        # Its end is its outcome, and then nothing of it lives any more.
-        run.timer = self._dispatcher.call_later(KILL_GRACE, lambda: self._overdue(run))
-        run.work.kill()
+        elif run.alive:
+            # Its end is its outcome, and then nothing of it lives any more.
+            run.killed = True
+            self._deadlines.watch(run, KILL_GRACE)
+            run.work.kill()
 
     def _overdue(self, run: Run, error: str = "") -> None:
         late = Outcome(
@@ -335,16 +343,20 @@ class Executor:
             self._abandoned -= 1
             lost = self._of_loop(number)
         for run in lost:  # what a cancel did not end can take no turn any more
-            self._finish(run, self._refused(run, "its event loop has ended"))
+            self._finish(run, refused(run.work.key, "its event loop has ended"))
 
     def _finish(self, run: Run, outcome: Outcome) -> None:
-        if run.timer is not None:
-            run.timer.cancel()
+        run.due = NEVER
         with self._lock:
             run.alive = False
-            self._abandoned -= run.abandoned
-            run.abandoned = False
-            _left_behind.pop(run.work.key, None)
+            if run.abandoned:
+                self._abandoned -= 1
+                run.abandoned = False
+            if _left_behind:
+                _left_behind.pop(run.work.key, None)
+            if run.place and not self._queue:
+                run.place = False
+                self._busy -= 1
             first = run.outcome is None
             if first:
                 run.outcome = outcome
@@ -400,16 +412,6 @@ class Executor:
             turned_away=turned_away(error),
             rest=rest_of(error),
             seconds=self._seconds(run),
-        )
-
-    @staticmethod
-    def _refused(run: Run, error: str) -> Outcome:
-        return Outcome(
-            key=run.work.key,
-            status="failed",
-            error=error,
-            started=False,
-            refused=True,
         )
 
 

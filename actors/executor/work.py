@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ...supervision.dispatch import Timer
 from ..outcomes import RaisedElsewhere
 from ..tool import EffectClass
 
-__all__ = ["Key", "Outcome", "Run", "Work", "evidence", "told"]
+__all__ = ["NEVER", "Key", "Outcome", "Run", "Work", "evidence", "refused", "told"]
 
 Key: TypeAlias = tuple[str, str]
 ERROR_LIMIT = 2_000  # characters
+NEVER = math.inf  # seconds
 EVIDENCE = 200  # characters of what came too late
 
 
@@ -80,7 +81,7 @@ class Run:
 
     `place` says that it takes the place of a thread, given back when it ends or is
     `abandoned`; `loop` is the number of the event loop that it was handed to, `allowed`
-    how many seconds it may take.
+    how many seconds it may take, `due` the monotonic second when they are over.
     """
 
     __slots__ = (
@@ -89,10 +90,11 @@ class Run:
         "allowed",
         "began",
         "cancel",
+        "due",
+        "killed",
         "loop",
         "outcome",
         "place",
-        "timer",
         "work",
     )
 
@@ -105,8 +107,14 @@ class Run:
         self.loop = 0
         self.began: float | None = None
         self.outcome: Outcome | None = None
-        self.timer: Timer | None = None
+        self.due = NEVER
+        self.killed = False
         self.cancel: Callable[[], None] | None = None
+
+
+def refused(key: Key, error: str) -> Outcome:
+    """What became of work that was not let run."""
+    return Outcome(key=key, status="failed", error=error, started=False, refused=True)
 
 
 def told(error: BaseException) -> str:

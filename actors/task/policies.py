@@ -46,29 +46,20 @@ class PolicyAnswered(msgspec.Struct, frozen=True, kw_only=True):
 class _Call(msgspec.Struct, kw_only=True):
     """An ended call, as the record has it; each view gets its own copy.
 
-    `flat` is what its arguments are where there is nothing in them to change.
+    `done` is without its arguments; `flat` is what these are where there is nothing in
+    them to change.
     """
 
     op: int
-    tool: str
     arguments: str
-    status: Any
-    result: str
-    error: str
-    by: str
+    done: Done
     flat: dict[str, Any] | None = None
 
     def shown(self) -> Done:
         """As a policy sees it."""
         flat = self.flat
-        return Done(
-            tool=self.tool,
-            arguments=self._decoded() if flat is None else flat.copy(),
-            status=self.status,
-            result=self.result,
-            error=self.error,
-            by=self.by,
-        )
+        values = self._decoded() if flat is None else flat.copy()
+        return msgspec.structs.replace(self.done, arguments=values)
 
     def _decoded(self) -> dict[str, Any]:
         try:
@@ -198,12 +189,15 @@ class Policies:
         assert outcome.status != "pending"
         self._ended[op] = _Call(
             op=op,
-            tool=tool,
             arguments=outcome.arguments,
-            status=outcome.status,
-            result=outcome.result,
-            error=outcome.error,
-            by=outcome.by,
+            done=Done(
+                tool=tool,
+                arguments={},
+                status=outcome.status,
+                result=outcome.result,
+                error=outcome.error,
+                by=outcome.by,
+            ),
         )
 
     def _newest(self) -> list[_Call]:
@@ -215,11 +209,13 @@ class Policies:
     def _learned(self) -> str:
         exchange, ended = self._task.state.choice.exchange, self._ended
         failed = [
-            op for op in ended if op >= exchange > 0 and ended[op].status != "completed"
+            op
+            for op, one in ended.items()
+            if op >= exchange > 0 and one.done.status != "completed"
         ]
         if not failed:
             return ""
-        calls = [ended[op] for op in sorted(failed)]
+        calls = [ended[op].done for op in sorted(failed)]
         said = "; ".join(f"{one.tool}: {one.error or one.status}" for one in calls)
         return said[:LEARNED]
 

@@ -29,6 +29,7 @@ class ByHand:
         self.clock = VirtualClock()
         self.jobs: list[Job] = []
         self.timers: list[HandTimer] = []
+        self.log: Callable[..., None] = lambda event, **fields: None
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> HandTimer:
         self.timers.append(HandTimer(callback))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TypeAlias
 
 __all__ = ["Amounts", "in_full", "in_short"]
@@ -14,27 +15,44 @@ COUNTED = "calls:"  # name of the tool, and how many calls of it are meant
 
 def in_short(amounts: Amounts) -> Amounts:
     """The amounts as they are stored; `in_full` gives them back."""
-    calls = amounts.get("tool_calls")
-    timed = "milliseconds" in amounts
-    if calls is None or len(amounts) != 2 + timed:
+    if "tool_calls" not in amounts or len(amounts) > 3:
         return amounts
-    for name, n in amounts.items():
-        if name.startswith("tool:") and n == calls:
-            tool = name.removeprefix("tool:")
-            if not timed:
-                return {COUNTED + tool: calls}
-            return {TIMED + tool: amounts["milliseconds"]} if n == 1 else amounts
-    return amounts
+    return _short(tuple(amounts.items())) or amounts
 
 
 def in_full(amounts: Amounts) -> Amounts:
     """The amounts by dimension; those that are stored in full are given back."""
     if len(amounts) != 1:
         return amounts
-    ((name, n),) = amounts.items()
+    (one,) = amounts.items()
+    return _full(one) or amounts
+
+
+@functools.lru_cache(maxsize=1024)  # as amounts of events, nobody changes them
+def _short(amounts: tuple[tuple[str, int], ...]) -> Amounts | None:
+    others = dict(amounts)
+    calls = others.pop("tool_calls")
+    took = others.pop("milliseconds", None)
+    if len(others) != 1:
+        return None
+    ((dimension, n),) = others.items()
+    if n != calls or not dimension.startswith("tool:"):
+        return None
+    name = dimension.removeprefix("tool:")
+    if took is None:
+        return {COUNTED + name: calls}
+    return {TIMED + name: took} if calls == 1 else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _full(one: tuple[str, int]) -> Amounts | None:
+    name, n = one
     if name.startswith(TIMED):
-        tool = name.removeprefix(TIMED)
-        return {"milliseconds": n, f"tool:{tool}": 1, "tool_calls": 1}
+        return {
+            "milliseconds": n,
+            f"tool:{name.removeprefix(TIMED)}": 1,
+            "tool_calls": 1,
+        }
     if name.startswith(COUNTED):
         return {f"tool:{name.removeprefix(COUNTED)}": n, "tool_calls": n}
-    return amounts
+    return None

@@ -10,8 +10,7 @@ is one call that took 7 milliseconds, ``{"calls:NAME": 1}`` one that is to come.
 
 from __future__ import annotations
 
-from copy import copy
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -141,6 +140,8 @@ __all__ = [
     "task_of",
 ]
 
+_set = msgspec.structs.force_setattr
+
 Kind: TypeAlias = Literal["query", "generate", "downstream"]
 Checkpoint: TypeAlias = Literal["every", "nodes", "log"]
 Purpose: TypeAlias = Literal["work", "declare", "closing", "summarise", "plan", "judge"]
@@ -152,6 +153,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     What has its default is left out of the record.
     """
+
+
+E = TypeVar("E", bound=Event)
 
 
 # ── task/<id>: what the task decided and how far it is ──────────────────────────
@@ -1027,13 +1031,11 @@ class EffectRecorded(Event, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if len(self.usage) == 1:
-            msgspec.structs.force_setattr(self, "usage", in_full(self.usage))
+            _set(self, "usage", in_full(self.usage))
 
     def stored(self) -> EffectRecorded:
         """The event that its JSON is made of."""
-        short = copy(self)
-        msgspec.structs.force_setattr(short, "usage", in_short(self.usage))
-        return short
+        return _with(self, "usage", in_short(self.usage))
 
 
 class EffectProbed(Event, frozen=True, kw_only=True):
@@ -1065,13 +1067,11 @@ class Reserved(Event, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if len(self.amounts) == 1:
-            msgspec.structs.force_setattr(self, "amounts", in_full(self.amounts))
+            _set(self, "amounts", in_full(self.amounts))
 
     def stored(self) -> Reserved:
         """The event that its JSON is made of."""
-        short = copy(self)
-        msgspec.structs.force_setattr(short, "amounts", in_short(self.amounts))
-        return short
+        return _with(self, "amounts", in_short(self.amounts))
 
 
 class Held(Event, frozen=True, kw_only=True):
@@ -1095,13 +1095,11 @@ class Settled(Event, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if len(self.amounts) == 1:
-            msgspec.structs.force_setattr(self, "amounts", in_full(self.amounts))
+            _set(self, "amounts", in_full(self.amounts))
 
     def stored(self) -> Settled:
         """The event that its JSON is made of."""
-        short = copy(self)
-        msgspec.structs.force_setattr(short, "amounts", in_short(self.amounts))
-        return short
+        return _with(self, "amounts", in_short(self.amounts))
 
 
 class Alerted(Event, frozen=True, kw_only=True):
@@ -1591,6 +1589,15 @@ EVENTS: tuple[type[Event], ...] = (
     QuarantineLifted,
     TaskErased,
 )
+
+
+def _with(event: E, field: str, amounts: Amounts) -> E:
+    """The event, or a copy: `replace` would have the amounts in full again."""
+    if getattr(event, field) is amounts:
+        return event
+    made: E = event.__copy__()  # type: ignore[attr-defined]  # msgspec does not say so
+    _set(made, field, amounts)
+    return made
 
 
 def task_of(stream: str) -> str:

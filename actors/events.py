@@ -10,6 +10,7 @@ is one call that took 7 milliseconds, ``{"calls:NAME": 1}`` one that is to come.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -1600,6 +1601,7 @@ def _with(event: E, field: str, amounts: Amounts) -> E:
     return made
 
 
+@functools.lru_cache(maxsize=4096)
 def task_of(stream: str) -> str:
     """The id of the task that a stream belongs to, or an empty string."""
     parts = stream.split("/", 2)

@@ -133,8 +133,10 @@ def said(constraints: Sequence[str], rules: Iterable[Rule]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*constraints, *(rule.says for rule in rules)]))
 
 
-def refusal(rules: Iterable[Rule], tool: Tool, values: Mapping[str, Any]) -> str:
+def refusal(rules: Sequence[Rule], tool: Tool, values: Mapping[str, Any]) -> str:
     """Why a call must not be made, or nothing. `values` are its parsed arguments."""
+    if not rules:
+        return ""
     acts = not (tool.inside or tool.claims or tool.delegates or tool.rests or tool.asks)
     meant = [rule for rule in rules if _means(rule, tool.name, acts=acts)]
     if not meant:

@@ -53,7 +53,9 @@ def detect(recent: Sequence[Seen], rules: LoopRules) -> Finding | None:
     if newest.patience:
         return _impatient(recent)
     tried = [one for one in recent if not one.flags & INFRA and not one.patience]
-    found = _round(tried, rules) or _near(tried, rules) or _errors(tried, rules.errors)
+    found = _round(tried, rules) or _near(tried, rules)
+    if found is None and newest.status != "completed":
+        found = _errors(tried, rules.errors)
     if found is None or len(found.actions) > 1:
         return found
     if newest.has(FREE):

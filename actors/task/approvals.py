@@ -65,11 +65,11 @@ class Approvals:
     def passes(self, op: Op) -> bool:
         """Whether an operation may go on; if not, find out or ask, and come back."""
         action = op.action
-        if op.gate == "waiting":
-            self._fire(op)
-        if op.gate == "approved":
-            return self._still_valid(op)
-        if not isinstance(action, CallTool) or op.gate or op.op in self._free:
+        if op.gate:
+            if op.gate == "waiting":
+                self._fire(op)
+            return op.gate != "approved" or self._still_valid(op)
+        if not isinstance(action, CallTool) or op.op in self._free:
             return True
         task = self._task
         tool = task.agent.tool_of(action.tool, undo=action.undoes is not None)

@@ -106,7 +106,8 @@ def _budget(at: Moment) -> str:
 def _person(at: Moment) -> str:
     ops = at.state.ops.values()
     waiting = [op.approval for op in ops if op.gate == "asked" and op.open]
-    waiting += [one.question for one in opened(at.state)]
+    if at.state.questions:
+        waiting += [one.question for one in opened(at.state)]
     return f"a person's word is waited for: {', '.join(waiting)}" if waiting else ""
 
 

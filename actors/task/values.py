@@ -29,7 +29,7 @@ def parsed(text: str) -> Any:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return text
-    return value if _is_flat(value) else text
+    return value if _is_flat(text, value) else text
 
 
 def is_portable(text: str) -> bool:
@@ -39,13 +39,13 @@ def is_portable(text: str) -> bool:
         canonical(value).encode()
     except (msgspec.DecodeError, RecursionError, ValueError):
         return False
-    return _is_flat(value)
+    return _is_flat(text, value)
 
 
 def is_storable(text: str) -> bool:
     """Tell whether text that canonical JSON made can be read back."""
     try:
-        return _is_flat(msgspec.json.decode(text))
+        return _is_flat(text, msgspec.json.decode(text))
     except (msgspec.DecodeError, RecursionError, ValueError):
         return False
 
@@ -61,7 +61,9 @@ def json_part(text: str) -> str:
     return text[start : end + 1]
 
 
-def _is_flat(value: Any) -> bool:
+def _is_flat(text: str, value: Any) -> bool:
+    if text.count("[") + text.count("{") < DEEPEST:
+        return True  # it cannot be nested deeper than it opens
     level = [value]
     for _ in range(DEEPEST):
         below: list[Any] = []

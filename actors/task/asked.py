@@ -134,6 +134,8 @@ def opened(state: TaskState) -> list[Question]:
 
 def of_the_task(state: TaskState) -> list[Question]:
     """Those that no call waits for, but the task itself."""
+    if not state.questions:
+        return []
     return [one for one in opened(state) if not one.op]
 
 

@@ -44,7 +44,8 @@ class Asking:
         while True:
             self._refuse_if_over()
             left = max(0.0, until - clock.monotonic())
-            self._openings.wait_for().result(left)
+            if not self._openings.is_up:
+                self._openings.wait_for().result(left)
             try:
                 return self._system.address(to).ask(make, left)
             except ActorStopped:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from .actors import names
 from .actors.admission.actor import Admission
 from .actors.agent import absent
-from .actors.baseline import Baseline
 from .actors.budget.actor import Account
 from .actors.budget.pool import Pool
 from .actors.context.actor import Context
@@ -33,7 +32,8 @@ __all__ = ["family_spec", "root_spec"]
 
 def root_spec(house: House) -> SupervisorSpec:
     """The whole runtime."""
-    backoff = _backoff(house.baseline)
+    rules = house.baseline
+    backoff = Backoff(first=rules.backoff_first, limit=rules.backoff_limit)
     services = SupervisorSpec(
         strategy="one_for_one",
         intensity=5,
@@ -58,7 +58,7 @@ def root_spec(house: House) -> SupervisorSpec:
                 factory=lambda: Admission(
                     house,
                     house.journal.runtime_epoch,
-                    lambda *wanted: family_spec(house, *wanted),
+                    lambda *wanted: family_spec(house, backoff, *wanted),
                 ),
             ),
         ),
@@ -82,14 +82,14 @@ def root_spec(house: House) -> SupervisorSpec:
 
 
 def family_spec(
-    house: House, task: str, epoch: int, agent_name: str, wake: Wake
+    house: House, backoff: Backoff, task: str, epoch: int, agent_name: str, wake: Wake
 ) -> ChildSpec:
     """One task's actors; admission is asked before a restart, parking is the limit."""
     agent = house.agents.get(agent_name) or absent(agent_name)
     family = SupervisorSpec(
         strategy="rest_for_one",
         intensity=None,
-        backoff=_backoff(house.baseline),
+        backoff=backoff,
         gate=names.ADMISSION,
         auto_shutdown="any_significant",
         children=(
@@ -126,7 +126,3 @@ def _supervisor(name: str, spec: SupervisorSpec) -> ChildSpec:
         shutdown=None,
         start_timeout=None,
     )
-
-
-def _backoff(rules: Baseline) -> Backoff:
-    return Backoff(first=rules.backoff_first, limit=rules.backoff_limit)

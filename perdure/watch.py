@@ -27,6 +27,11 @@ class Openings:
         self._over: BaseException | None = None
         self._waiting: list[Promise] = []
 
+    @property
+    def is_up(self) -> bool:
+        """Whether admission is up, and the runtime not at its end."""
+        return self._up and self._over is None
+
     def wait_for(self) -> Promise:
         """A promise that is kept once admission is up, at once if it is."""
         promise = Promise(self._dispatcher)

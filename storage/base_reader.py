@@ -100,6 +100,9 @@ class Reader(ABC):
         """
         with self._transaction():
             head, found = self._head(stream), self._snapshots(stream)
+            records = () if found else tuple(_checked(self._tail(stream, 0)))
+        if not found:
+            return _loaded(stream, head, None, records)
         # Between two transactions: its body may have to come from far away.
         snapshot = self._choose_snapshot(found, head, usable)
         after = 0 if snapshot is None else snapshot.version
@@ -109,14 +112,7 @@ class Reader(ABC):
             records = tuple(_checked(self._tail(stream, after))) if stands else ()
         if not stands:  # what it covers was erased, or moved, meanwhile
             return self.load(stream, usable=usable)
-        _refuse_gaps(stream, after, records, head)
-        return Loaded(
-            stream=stream,
-            snapshot=snapshot,
-            records=records,
-            head=head.version,
-            seq=head.seq,
-        )
+        return _loaded(stream, head, snapshot, records)
 
     def all_of(self, stream: str) -> tuple[Record, ...]:
         """Return all records of a stream, and look at none of its snapshots."""
@@ -292,6 +288,20 @@ class Reader(ABC):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _loaded(
+    stream: str, head: Head, snapshot: Snapshot | None, records: tuple[Record, ...]
+) -> Loaded:
+    after = 0 if snapshot is None else snapshot.version
+    _refuse_gaps(stream, after, records, head)
+    return Loaded(
+        stream=stream,
+        snapshot=snapshot,
+        records=records,
+        head=head.version,
+        seq=head.seq,
+    )
 
 
 def _checked(records: Iterable[Record]) -> Iterator[Record]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import threading
+from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import pykka
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from .system import System
 
 __all__ = ["Actor"]
+
+_number = count(1)
 
 
 class Inbox:
@@ -66,6 +70,14 @@ class Actor(pykka.Actor):
 
     _cell: Cell
 
+    def __init__(self) -> None:
+        # All that pykka's own does but for its random name: that is a system call for
+        # each start, and nobody looks an actor up that is in no registry.
+        self.actor_urn = f"urn:perdure:{next(_number)}"
+        self.actor_inbox = self._create_actor_inbox()
+        self.actor_stopped = threading.Event()
+        self._actor_ref = pykka.ActorRef(self)
+
     @abc.abstractmethod
     def receive(self, message: Any) -> None:
         """Handle one message, in a turn of this actor."""
@@ -103,12 +115,13 @@ class Actor(pykka.Actor):
         """
         return self._cell.after(delay, message)
 
-    def monitor(self, address: Address) -> None:
+    def monitor(self, address: Address, *, absent: bool = True) -> None:
         """Hear `Down` and `Up` of every incarnation from now on.
 
-        `Down` with incarnation 0 comes at once when nobody of that name is running.
+        `Down` with incarnation 0 comes at once when nobody of that name is running,
+        but for one who knows: `absent=False`.
         """
-        self._cell.system.monitor(self._cell, address.name)
+        self._cell.system.monitor(self._cell, address.name, absent=absent)
 
     def demonitor(self, address: Address) -> None:
         """Hear no more of it, apart from what is in the mailbox already."""

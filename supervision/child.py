@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Literal
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from .lifecycle import SHUTDOWN, Crash, Reason
 from .promise import Promise
@@ -13,10 +11,9 @@ from .protocol import ChildFailed, ChildStarted, StartFailed
 
 if TYPE_CHECKING:
     from .address import Address
-    from .dispatch import Timer
     from .spec import ChildSpec
 
-__all__ = ["Child", "Status", "Tick", "error_text", "refuse"]
+__all__ = ["Child", "Status", "error_text", "refuse"]
 
 
 class Status(Enum):
@@ -44,7 +41,6 @@ class Child:
         self.up_since = 0.0  # monotonic seconds
         self.crashes = 0  # in a row
         self.reason: Reason = SHUTDOWN
-        self.timer: Timer | None = None
         self.callers: list[Promise | Address] = []
 
     def wants_restart(self, reason: Reason) -> bool:
@@ -72,13 +68,6 @@ class Child:
         callers, self.callers = self.callers, []
         for caller in callers:
             refuse(caller, self.name, error)
-
-
-class Tick(msgspec.Struct, frozen=True, kw_only=True):
-    """A timer that a supervisor set for a child went off."""
-
-    child: Child
-    what: Literal["restart", "start", "stop"]
 
 
 def refuse(caller: Promise | Address | None, name: str, error: str) -> None:

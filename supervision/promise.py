@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any
-
-import pykka
 
 from .lifecycle import crash_of
 from .turn import refuse_in_turn
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from .cell import Cell
     from .dispatch import Dispatcher
 
@@ -26,10 +26,17 @@ class Promise:
     ends without answering it.
     """
 
+    # Two locks, where a pykka future is a queue with three conditions: one is made for
+    # each call of a host.
+
     def __init__(self, dispatcher: Dispatcher | None = None) -> None:
         self._dispatcher = dispatcher
-        self._future: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
         self._lock = threading.Lock()
+        self._gate = threading.Lock()  # held until it is done
+        self._gate.acquire()
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._traceback: TracebackType | None = None
         self._callbacks: list[Callable[[Promise], object]] = []
         self._done = False
         self.asked: Cell | None = None  # whose end fails it
@@ -41,21 +48,11 @@ class Promise:
 
     def set(self, value: Any = None) -> bool:
         """Answer; False if it was answered before. Never blocks, never raises."""
-        try:
-            self._future.set(value)
-        except queue.Full:
-            return False
-        self._finish()
-        return True
+        return self._finish(value, None)
 
     def fail(self, error: BaseException) -> bool:
         """Answer with an error; False if it was answered before. Never raises."""
-        try:
-            self._future.set_exception((type(error), error, error.__traceback__))
-        except queue.Full:
-            return False
-        self._finish()
-        return True
+        return self._finish(None, error)
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait up to `timeout` seconds for the answer and return it.
@@ -70,11 +67,15 @@ class Promise:
 
     def get(self, timeout: float | None) -> Any:
         """Wait on this thread, whatever drives the actors; raises as `result`."""
-        try:
-            return self._future.get(timeout=timeout)
-        except pykka.Timeout:
-            msg = f"no answer within {timeout} s"
-            raise TimeoutError(msg) from None
+        if not self._done:
+            wait = -1 if timeout is None else min(max(timeout, 0), TIMEOUT_MAX)
+            if not self._gate.acquire(timeout=wait):
+                msg = f"no answer within {timeout} s"
+                raise TimeoutError(msg)
+            self._gate.release()  # whoever else waits goes on, too
+        if self._error is not None:
+            raise self._error.with_traceback(self._traceback)
+        return self._value
 
     def add_done_callback(self, callback: Callable[[Promise], object]) -> None:
         """Call `callback(promise)` once it is done, at once if it is already.
@@ -88,15 +89,22 @@ class Promise:
                 return
         self._call(callback)
 
-    def _finish(self) -> None:
+    def _finish(self, value: Any, error: BaseException | None) -> bool:
         with self._lock:
+            if self._done:
+                return False
+            if error is not None:
+                self._error, self._traceback = error, error.__traceback__
+            self._value = value
             self._done = True
             callbacks, self._callbacks = self._callbacks, []
+        self._gate.release()
         asked, self.asked = self.asked, None
         if asked is not None:
             asked.promises.pop(self, None)
         for callback in callbacks:
             self._call(callback)
+        return True
 
     def _call(self, callback: Callable[[Promise], object]) -> None:
         try:

@@ -18,6 +18,9 @@ RestartType = Literal["permanent", "transient", "temporary"]
 Strategy = Literal["one_for_one", "one_for_all", "rest_for_one", "dynamic"]
 AutoShutdown = Literal["never", "any_significant", "all_significant"]
 
+RESTARTS = get_args(RestartType)
+STRATEGIES = get_args(Strategy)
+AUTO_SHUTDOWNS = get_args(AutoShutdown)
 SHUTDOWN_TIMEOUT = 5.0  # seconds
 START_TIMEOUT = 30.0  # seconds
 
@@ -46,7 +49,7 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
         where = f"ChildSpec({self.name!r})"
         if not callable(self.factory):
             _refuse(where, "factory", self.factory, "give a function that makes it")
-        _check_choice(where, "restart", self.restart, RestartType)
+        _check_choice(where, "restart", self.restart, RESTARTS)
         _check_number(where, "shutdown", self.shutdown, least=0.0)
         _check_number(where, "start_timeout", self.start_timeout, above=0.0)
         if self.significant and self.restart == "permanent":
@@ -73,8 +76,8 @@ class SupervisorSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         where = "SupervisorSpec"
-        _check_choice(where, "strategy", self.strategy, Strategy)
-        _check_choice(where, "auto_shutdown", self.auto_shutdown, AutoShutdown)
+        _check_choice(where, "strategy", self.strategy, STRATEGIES)
+        _check_choice(where, "auto_shutdown", self.auto_shutdown, AUTO_SHUTDOWNS)
         _check_number(where, "intensity", self.intensity, least=0.0)
         if self.period is None:
             _refuse(where, "period", self.period, "give seconds, more than 0")
@@ -99,8 +102,7 @@ class SupervisorSpec(msgspec.Struct, frozen=True, kw_only=True):
                 _refuse(where, "auto_shutdown", self.auto_shutdown, fix)
 
 
-def _check_choice(where: str, field: str, value: Any, choices: Any) -> None:
-    names = get_args(choices)
+def _check_choice(where: str, field: str, value: Any, names: tuple[str, ...]) -> None:
     if value not in names:
         _refuse(where, field, value, f"give one of {', '.join(names)}")
 

@@ -7,16 +7,18 @@ the order of the children allows. Nothing here waits.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from .actor import Actor
-from .child import Child, Status, Tick, error_text, refuse
+from .child import Child, Status, error_text, refuse
+from .dues import Dues, Tick, What
 from .lifecycle import SHUTDOWN, Crash, Down, Exited, Reason, Shutdown, Started, Up
 from .protocol import GiveUp, MayRestart, Restart, StartChild, StopChild
 from .spec import SupervisorSpec
 
 __all__ = ["Supervisor", "SupervisorFailed"]
 
+PENDING = (Status.DUE, Status.ASKING)  # by identity: an Enum's hash is Python
 GATE_RETRY = 5.0  # seconds without an answer, after which the gate is asked again
 
 
@@ -39,6 +41,7 @@ class Supervisor(Actor):
         self._dynamic = spec.strategy == "dynamic"
         self._after_its_end: dict[str, list[StartChild]] = {}
         self._restarts: deque[float] = deque()  # monotonic seconds
+        self._dues = Dues(self)
         self._up = False
         self._closing: Reason | None = None
 
@@ -61,8 +64,9 @@ class Supervisor(Actor):
                 self._on_exited(self._children[name], reason)
                 for start in self._after_its_end.pop(name, ()):
                     self._on_start_child(start)
-            case Tick(child=child, what=what):
-                self._on_tick(child, what)
+            case Tick():
+                for child, what in self._dues.over():
+                    self._on_due(child, what)
             case Restart(child=name):
                 self._on_restart(name)
             case GiveUp(child=name, reason=why):
@@ -85,7 +89,7 @@ class Supervisor(Actor):
         child.incarnation = incarnation
         if child.status is not Status.STARTING:
             return
-        self._set_timer(child, None)
+        self._dues.drop(child)
         child.status = Status.RUNNING
         child.was_up = True
         child.up_since = self.system.clock.monotonic()
@@ -93,7 +97,7 @@ class Supervisor(Actor):
         self._advance()
 
     def _on_exited(self, child: Child, reason: Reason) -> None:
-        self._set_timer(child, None)
+        self._dues.drop(child)
         before, child.status = child.status, Status.ENDED
         if self._closing is not None:
             child.answer_failed("its supervisor is stopping")
@@ -160,7 +164,7 @@ class Supervisor(Actor):
             error=error_text(reason),
         )
         child.status = Status.DUE
-        self._set_timer(child, delay, "restart")
+        self._dues.set(child, delay, "restart")
         for other in self._affected_by(child):
             if other.status in (Status.STARTING, Status.RUNNING):
                 self._doom(other)
@@ -186,8 +190,7 @@ class Supervisor(Actor):
             case "one_for_one" | "dynamic":
                 return []
 
-    def _on_tick(self, child: Child, what: Literal["restart", "start", "stop"]) -> None:
-        child.timer = None
+    def _on_due(self, child: Child, what: What) -> None:
         match what:
             case "restart" if self._spec.gate is not None:
                 self._ask(child, self._spec.gate)
@@ -210,7 +213,7 @@ class Supervisor(Actor):
             reason=child.reason,
         )
         self.system.address(gate).tell(question)
-        self._set_timer(child, GATE_RETRY, "restart")
+        self._dues.set(child, GATE_RETRY, "restart")
 
     def _on_gate_up(self) -> None:
         for child in list(self._children.values()):
@@ -230,7 +233,7 @@ class Supervisor(Actor):
             self._close(Shutdown(detail=why))
 
     def _allow(self, child: Child) -> None:
-        self._set_timer(child, None)
+        self._dues.drop(child)
         child.status = Status.IDLE
         if self._dynamic or (self._up and self._spec.strategy == "one_for_one"):
             self._start_child(child)
@@ -242,35 +245,37 @@ class Supervisor(Actor):
         if self._dynamic:
             self._advance_dynamic()
             return
-        children = list(self._children.values())
-        if any(child.status is Status.STOPPING for child in children):
-            return
-        for child in reversed(children):
-            if child.status is Status.DOOMED:
-                self._stop_child(child)
+        doomed: Child | None = None
+        starting, all_up = False, True
+        for child in self._children.values():
+            status = child.status
+            if status is Status.STOPPING:
                 return
-        if self._closing is not None:
+            if status is Status.DOOMED:
+                doomed = child  # the last of them stops first
+            elif status is Status.STARTING:
+                starting = True
+            all_up = all_up and (child.was_up or status is Status.ENDED)
+        if doomed is not None:
+            self._stop_child(doomed)
+        elif self._closing is not None:
             self._end(self._closing)
-            return
-        following = self._next_to_start(children)
-        if following is not None:
+        elif not starting and (following := self._next_to_start()) is not None:
             self._start_child(following)
-        elif all(child.was_up or child.status is Status.ENDED for child in children):
+        elif all_up:
             self._be_up()
 
-    def _next_to_start(self, children: list[Child]) -> Child | None:
-        statuses = {child.status for child in children}
-        pending = {Status.DUE, Status.ASKING}
-        if Status.STARTING in statuses:
-            return None
-        if self._spec.strategy == "one_for_all" and statuses & pending:
-            return None
-        for child in children:
-            if child.status is Status.IDLE:
-                return child
-            if self._spec.strategy == "rest_for_one" and child.status in pending:
+    def _next_to_start(self) -> Child | None:
+        """The first that may start now; nobody is starting."""
+        first: Child | None = None
+        for child in self._children.values():
+            if child.status is Status.IDLE and first is None:
+                first = child
+                if self._spec.strategy != "one_for_all":
+                    return first
+            elif child.status in PENDING and self._spec.strategy != "one_for_one":
                 return None
-        return None
+        return first
 
     def _advance_dynamic(self) -> None:
         if self._closing is None:
@@ -293,7 +298,7 @@ class Supervisor(Actor):
 
     def _start_child(self, child: Child) -> None:
         child.status = Status.STARTING
-        self._set_timer(child, child.spec.start_timeout, "start")
+        self._dues.set(child, child.spec.start_timeout, "start")
         try:
             self.system.spawn(child.name, child.spec.factory, self.address)
         except ValueError as error:
@@ -306,13 +311,13 @@ class Supervisor(Actor):
             self._kill(child, "killed: it may take no time to stop")
         else:
             self.system.stop(child.name, SHUTDOWN)
-            self._set_timer(child, child.spec.shutdown, "stop")
+            self._dues.set(child, child.spec.shutdown, "stop")
 
     def _kill(self, child: Child, error: str) -> None:
         self.system.kill(child.name, Crash(error=error))
 
     def _doom(self, child: Child) -> None:
-        self._set_timer(child, None)
+        self._dues.drop(child)
         child.status = Status.DOOMED
 
     def _close(self, reason: Reason) -> None:
@@ -325,7 +330,7 @@ class Supervisor(Actor):
                 case Status.STARTING | Status.RUNNING:
                     self._doom(child)
                 case Status.IDLE | Status.DUE | Status.ASKING:
-                    self._set_timer(child, None)
+                    self._dues.drop(child)
                     child.status = Status.ENDED
                     child.answer_failed("its supervisor is stopping")
                 case _:
@@ -371,23 +376,11 @@ class Supervisor(Actor):
                 self._doom(child)
                 self._stop_child(child)
             case Status.DUE | Status.ASKING:
-                self._set_timer(child, None)
+                self._dues.drop(child)
                 child.answer_failed("it was stopped")
                 del self._children[name]
             case _:
                 pass
-
-    def _set_timer(
-        self,
-        child: Child,
-        delay: float | None,
-        what: Literal["restart", "start", "stop"] = "restart",
-    ) -> None:
-        if child.timer is not None:
-            child.timer.cancel()
-        child.timer = None
-        if delay is not None:
-            child.timer = self.after(delay, Tick(child=child, what=what))
 
     def _log_gave_up(self, child: Child, reason: str) -> None:
         self.system.log(

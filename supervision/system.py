@@ -144,14 +144,14 @@ class System:
             return False
         return True
 
-    def monitor(self, watcher: Cell, name: str) -> None:
-        """Have `watcher` hear `Down` and `Up` of the name."""
+    def monitor(self, watcher: Cell, name: str, *, absent: bool = True) -> None:
+        """Have `watcher` hear `Down` and `Up` of the name; of who is absent at once."""
         with self._lock:
             if watcher.closed:
                 return
             watcher.watching[name] = None
             self._monitors.setdefault(name, {})[watcher] = None
-            if name not in self._cells:
+            if absent and name not in self._cells:
                 watcher.post(Down(name=name, incarnation=0, reason=NotRunning()))
 
     def demonitor(self, watcher: Cell, name: str) -> None:

@@ -217,7 +217,7 @@ class Activation:
                 # started just now; they are fenced, and in the way.
                 tasks.tell(StopChild(name=family(task)))
             self._over[task] = admission.system.newest
-            self.watch(task)
+            self.watch(task, absent=False)  # it has yet to be started
             admission.requests.send(("start", task), tasks, start)
 
         if new:
@@ -251,11 +251,11 @@ class Activation:
         self.watch(task)
         self._tell(task)  # what came while it started reached nobody
 
-    def watch(self, task: str) -> None:
+    def watch(self, task: str, *, absent: bool = True) -> None:
         """Hear of the task's supervisor and of the task itself."""
         admission = self._admission
-        admission.monitor(admission.house.address(family(task)))
-        admission.monitor(admission.house.address(task_name(task)))
+        for name in (family(task), task_name(task)):
+            admission.monitor(admission.house.address(name), absent=absent)
 
     def is_over(self, task: str, incarnation: int) -> bool:
         """Whether a task's supervisor is one of before its last activation, or end.
@@ -377,7 +377,7 @@ class Activation:
         self._over.pop(task, None)
         admission.vetting.forget(task)
         forget = partial(admission.house.journal.forget, family(task))
-        admission.when_durable(admission.last_seq, forget)
+        admission.when_durable(admission.last_seq, forget, hurry=False)
 
     def _wake_again(self, row: TaskRow) -> None:
         """A task that was woken while it was active has stopped: it goes on at once."""

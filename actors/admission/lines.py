@@ -85,6 +85,8 @@ class Lines:
         A cancelled task is one; so is a sub-task of one that waits for its end with a
         slot in hand.
         """
+        if not self._ending:
+            return []
         found: set[str] = set()
         for task in self._ending:
             if task in self.active:
@@ -131,8 +133,8 @@ def due(
         return chosen
     first = (lines.queued.keys() & starting).difference(ending)
     free -= len(first)
-    if free <= 0:
-        return chosen
+    if free <= 0 or len(first) + len(ending) == len(lines.queued):
+        return chosen  # nobody has room, or nobody waits
     passed = {*held, *starting, *ending}
 
     def waiting(line: list[Waiting]) -> Iterator[Waiting]:

@@ -17,12 +17,13 @@ from perdure.supervision import (
 
 
 class Watcher(Actor):
-    def __init__(self, heard: list[Any]) -> None:
+    def __init__(self, heard: list[Any], *, absent: bool = True) -> None:
         super().__init__()
         self.heard = heard
+        self.absent = absent
 
     def started(self) -> None:
-        self.monitor(self.system.address("target"))
+        self.monitor(self.system.address("target"), absent=self.absent)
 
     def receive(self, message: Any) -> None:
         if message == "enough":
@@ -134,6 +135,21 @@ def test_a_monitor_set_before_the_first_start_hears_it(
     system.spawn("target", Target)
     sim.run()
     assert [type(message) for message in early] == [Down, Up]
+
+
+def test_who_knows_that_nobody_is_there_yet_hears_only_what_comes(
+    system: System, sim: SimulatedDispatcher
+) -> None:
+    system.stop("target")
+    sim.run()
+    early: list[Any] = []
+    system.spawn("early", lambda: Watcher(early, absent=False))
+    sim.run()
+    system.spawn("target", Target)
+    sim.run()
+    system.stop("target")
+    sim.run()
+    assert [type(message) for message in early] == [Up, Down]
 
 
 def test_nothing_is_heard_after_demonitor(

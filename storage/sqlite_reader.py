@@ -160,6 +160,11 @@ class SqliteReader(Reader):
             )
         return [_command(line) for line in found if line[2] in wanted]
 
+    def position(self, stream: str) -> Head:
+        """Return a stream's last version with its seq, epoch and incarnation."""
+        with errors_of(self._path):
+            return self._head(stream)  # one statement is a transaction
+
     def close(self) -> None:
         """Close the connection; safe to call twice."""
         self._connection.close()

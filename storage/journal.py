@@ -211,7 +211,7 @@ class Journal:
     def when_durable(
         self, seq: int, callback: Callable[[], object], *, hurry: bool = True
     ) -> None:
-        """Call `callback` once `seq` is flushed: on the writer's thread, or at once.
+        """Call `callback` once `seq` is flushed: on the thread that did it, or at once.
 
         It is flushed for that, unless `hurry` is False: then it is heard of with the
         next flush. It is never called where the record was left out or the journal
@@ -228,7 +228,7 @@ class Journal:
     def on_flushed(self, listener: Callable[[Sequence[Record]], None]) -> None:
         """Hear every record once, in the order of the log, after its flush.
 
-        Called on the writer's thread, before the `when_durable` callbacks.
+        Called on the thread that flushed it, before the `when_durable` callbacks.
         """
         self._listeners.flushed.append(listener)
 

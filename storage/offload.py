@@ -241,7 +241,7 @@ class OffloadingBackend:
         names = dict.fromkeys([*erasure.families, *erasure.gone, *redacted])
         return [one for one in names if in_family(one, self._family)]
 
-    # ── on the writer's thread ───────────────────────────────────────────────────
+    # ── on the thread that flushes ───────────────────────────────────────────────────
 
     def _write_ready(self) -> None:
         with self._lock:

@@ -13,12 +13,12 @@ LOOK_EVERY = 0.2  # seconds; a command is noticed within 250 ms
 
 
 class InboxWatch:
-    """Looks, on the writer's thread, whether anybody else has written to the store.
+    """Looks, on the thread that flushes, whether anybody else has written to the store.
 
     Args:
         backend: the opened store.
         call_later: runs a callback after some seconds.
-        wake: makes the writer's thread call `look`.
+        wake: has `look` called there.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class Writer:
         listeners: those who hear of flushed records and of warnings.
         hit: told each fault point.
         call_later: runs a callback after some seconds.
-        wake: makes the writer's thread call `commit` again.
+        wake: has `commit` called again, soon.
     """
 
     def __init__(

@@ -289,10 +289,8 @@ class Journal:
         """Say in one value whether the journal moves."""
         with self._lock:
             state: Literal["ok", "trouble", "failed", "closed"] = "ok"
-            if self._error:
-                state = "failed"
-            elif self._state == "closed":
-                state = "closed"
+            if self._error or self._state == "closed":
+                state = "failed" if self._error else "closed"
             elif self._writer.trouble:
                 state = "trouble"
             return Health(

@@ -222,6 +222,7 @@ class PoolDispatcher:
         except IndexError:
             return
         self._leave(worker)
+        worker.since = time.monotonic()
         step.run()
         self._take_back(worker)
 
@@ -272,7 +273,7 @@ class PoolDispatcher:
                 self._workers.remove(worker)
 
     def _watch(self) -> None:
-        quiet = 0
+        quiet, begun = 0, 0.0
         while self._open:
             self._busy.wait()
             time.sleep(WATCH_PERIOD)
@@ -283,37 +284,38 @@ class PoolDispatcher:
                 if not self._is_idle():
                     self._busy.set()
                 continue
-            held_up = sum(map(self._look_at, list(self._workers)))
+            workers = list(self._workers)
+            before, begun = begun, max([one.since for one in workers], default=0.0)
+            if begun == before and self._has_work():
+                self._wake_one()  # whoever is awake is held up
             if self._is_short():
                 self._add_worker()
-            if self._has_work() and self._awake() <= held_up:
-                self._wake_one()
+            for worker in workers:
+                self._look_at(worker)
 
     def _is_idle(self) -> bool:
         resting = len(self._parked) + self._lent >= len(self._workers)
         return resting and not (self._has_work() or self._is_short())
 
-    def _look_at(self, worker: Worker) -> bool:
-        """Whether a turn holds the thread up; a job that does gets it for itself."""
+    def _look_at(self, worker: Worker) -> None:
+        """Log a slow turn; give a job that is not short the thread for itself."""
         cell, job, since = worker.cell, worker.job, worker.since
         seconds = time.monotonic() - since
         if seconds < SLOW_TURN:
             worker.reported = False
         if seconds < WATCH_PERIOD or (cell is None and job is None):
-            return False
+            return
         if cell is None:
             self.lend_late(worker)
-            return False
+            return
         if seconds < SLOW_TURN:
-            return True
+            return
         if not worker.reported:
             worker.report(cell, seconds)
         if cell.closed and seconds > LOST_TURN:
             worker.lost = True
             self._workers.remove(worker)
             self._add_worker()
-            return False
-        return True
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
         """Call back on the timers' thread."""

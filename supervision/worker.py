@@ -16,6 +16,7 @@ __all__ = ["Trust", "Worker"]
 QUICK_JOB = 0.001  # seconds
 NAMES = 1_024  # that are kept
 TRUSTED = 32  # quick jobs of a name, beyond those that make up for its slow ones
+MOST = 8  # slow ones in a row that a name can make up for
 
 
 class Worker:
@@ -72,5 +73,5 @@ class Trust:
                 self._gained[name] = gained
             else:
                 self._gained.pop(name, None)
-        elif gained < 2 * TRUSTED and (gained or len(self._gained) < NAMES):
+        elif gained < MOST * TRUSTED and (gained or len(self._gained) < NAMES):
             self._gained[name] = gained + 1

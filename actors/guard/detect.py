@@ -52,6 +52,8 @@ def detect(recent: Sequence[Seen], rules: LoopRules) -> Finding | None:
         return None
     if newest.patience:
         return _impatient(recent)
+    if _is_new_work(recent) and rules.repeats > 1 and rules.near > 1:
+        return None
     tried = [one for one in recent if not one.flags & INFRA and not one.patience]
     found = _round(tried, rules) or _near(tried, rules)
     if found is None and newest.status != "completed":
@@ -64,6 +66,20 @@ def detect(recent: Sequence[Seen], rules: LoopRules) -> Finding | None:
         says = f"the service of {newest.tool} failed it, and its retries are used up"
         return msgspec.structs.replace(found, kind="service", says=says)
     return found
+
+
+def _is_new_work(recent: Sequence[Seen]) -> bool:
+    """Whether the newest action changed something, and was not done before.
+
+    So it is with most, and such a one belongs to no circle of more than one action.
+    """
+    newest = recent[-1]
+    if newest.status != "completed" or not newest.flags & WROTE:
+        return False
+    for one in recent:
+        if one.action == newest.action:
+            return one is newest
+    return False
 
 
 def _unserved(recent: Sequence[Seen], newest: Seen) -> bool:

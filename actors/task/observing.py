@@ -13,6 +13,7 @@ from ..guard.tried import tried_after
 from . import failing
 from .calibration import seen_after
 from .choosing import counted
+from .failures import Failure
 from .failures import observed as failed
 from .rest import Rest
 
@@ -58,21 +59,22 @@ def observed(state: TaskState, event: ActionObserved) -> TaskState:
     anchors = state.anchors
     if event.anchors:
         anchors = {**anchors, **event.anchors}
+    guard = state.guard
+    if event.seen is not None:
+        guard = ladder.observed(guard, whole(event.seen, op, event.status))
     seen = state.seen
     if event.input_tokens:
         seen = seen_after(seen, estimated=op.estimated, reported=event.input_tokens)
     failures = state.failures
-    if isinstance(op.action, CallTool) and not (
-        event.refused and _was_blocked(state.guard, event)
-    ):
-        failures = failed(failures, op.action, event)
+    if failures or event.status != "completed":
+        failures = _failures(state, op, event)
     return msgspec.structs.replace(
         state,
         version=state.version + 1,
         failures=failures,
         tried=tried_after(state.tried, event.op, event.seen, event.status),
         failing=failing.observed(state.failing, op, event),
-        guard=_guarded(state.guard, op, event),
+        guard=guard,
         ops={**state.ops, event.op: op},
         steps=steps,
         answer=answer,
@@ -117,18 +119,16 @@ def whole(seen: Seen, op: Op, status: Outcome) -> Seen:
     return msgspec.structs.replace(seen, op=op.op, tool=op.action.tool, status=status)
 
 
-def _guarded(
-    guard: ladder.GuardState, op: Op, event: ActionObserved
-) -> ladder.GuardState:
-    if event.seen is None or not isinstance(op.action, CallTool):
-        return guard
-    return ladder.observed(guard, whole(event.seen, op, event.status))
-
-
-def _was_blocked(guard: ladder.GuardState, event: ActionObserved) -> bool:
-    """Whether a refused call was one of a circle: that is no failure of it."""
+def _failures(state: TaskState, op: Op, event: ActionObserved) -> dict[str, Failure]:
+    """What failed; a call that was not let out as one of a circle is no failure."""
     seen = event.seen
-    return seen is not None and bool(ladder.blocked(guard, event.op, seen.action))
+    if not isinstance(op.action, CallTool) or (
+        event.refused
+        and seen is not None
+        and ladder.blocked(state.guard, event.op, seen.action)
+    ):
+        return state.failures
+    return failed(state.failures, op.action, event)
 
 
 def noted(state: TaskState, note: str) -> tuple[str, ...]:

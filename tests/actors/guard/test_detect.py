@@ -273,6 +273,10 @@ def test_arguments_that_are_none_are_an_action_too(arguments: str) -> None:
         ("在2023-05-01 10:00:00完成", "在2023-05-02 11:30:00完成"),
         ("at 0x7f3a", "at 0x11"),
         ("stamp 1700000000", "stamp 1711111111.5"),
+        ("took 3 secs", "took 12 seconds"),
+        ("took 5us", "took 17µs"),
+        ("lasted 8ns", "lasted 120ns"),
+        *((f"no {one}000000000000001", "no 9f0c27be81d3a645") for one in "abcdef"),
         (
             "id 4f1c9be2-8a54-4f6e-9d5b-0c1e7fb0a111",
             "id 9a7d2c1e-11d4-4f33-8c0a-5e6f7a8b9c0d",

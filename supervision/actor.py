@@ -106,7 +106,7 @@ class Actor(pykka.Actor):
     @property
     def address(self) -> Address:
         """Its own address, the same for every incarnation."""
-        return self._cell.system.address(self._cell.name)
+        return self._cell.address
 
     def after(self, delay: float, message: Any) -> Timer:
         """Send `message` to this incarnation in `delay` seconds.

@@ -62,6 +62,7 @@ class Cell:
         "_scheduled",
         "_stops",
         "actor",
+        "address",
         "children",
         "closed",
         "incarnation",
@@ -84,6 +85,7 @@ class Cell:
     ) -> None:
         self.system = system
         self.name = name
+        self.address = system.address(name)
         self.incarnation = incarnation
         self.parent = parent
         self.actor: Actor | None = None

@@ -156,6 +156,7 @@ class Tool:
         if isolate is not None:
             check_importable(self.name, function)
         self.injected, self.parameters = parameters_of(self.name, function)
+        self._decode = msgspec.json.Decoder(self.parameters).decode
         self.is_async = inspect.iscoroutinefunction(function)
         self.undo = None if undo is None else _undo(self.name, undo)
         check(self, settles=settle is not None, failed=failed, unknown=unknown)
@@ -189,17 +190,19 @@ class Tool:
         Returns the values by parameter name, defaults filled in.
         """
         try:
-            values = msgspec.json.decode(arguments or "{}", type=self.parameters)
+            values = self._decode(arguments or "{}")
         except msgspec.ValidationError as error:
             raise ValueError(f"arguments of {self.name}: {error}") from None
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise ValueError(
                 f"arguments of {self.name} are not JSON: {error}"
             ) from None
-        return {name: getattr(values, name) for name in values.__struct_fields__}
+        return msgspec.structs.asdict(values)
 
     def invoke(self, values: dict[str, Any], context: ToolContext) -> Any:
         """Call the function with parsed values and what it asked to be given."""
+        if not self.injected:
+            return self.function(**values)
         extra: dict[str, Any] = {}
         if "ctx" in self.injected:
             extra["ctx"] = context

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -73,15 +72,21 @@ def tool_work(
         return Returned(text=as_text(value), anchors=dict(context.anchors))
 
     async def call_async() -> Returned:
-        with _declared(tool):
+        try:
             return returned(await tool.invoke(values, context))
+        except Exception as error:
+            _raise_declared(tool, error)
+            raise
 
     def call() -> Returned:
         if isolated is not None:
             answer = isolated.run()
             return Returned(text=answer.text, anchors=answer.anchors)
-        with _declared(tool):
+        try:
             return returned(tool.invoke(values, context))
+        except Exception as error:
+            _raise_declared(tool, error)
+            raise
 
     on_loop = tool.is_async and isolated is None
     return Work(
@@ -100,15 +105,10 @@ def tool_work(
     )
 
 
-@contextmanager
-def _declared(tool: Tool) -> Iterator[None]:
-    """Classify what is raised inside where the tool says how."""
-    try:
-        yield
-    except Exception as error:
-        status = tool.declared.of(error)
-        if status is None:
-            raise
+def _raise_declared(tool: Tool, error: Exception) -> None:
+    """Classify what it raised where the tool says how."""
+    status = tool.declared.of(error)
+    if status is not None:
         raise RaisedElsewhere(
             told(error),
             status=status,
@@ -227,7 +227,8 @@ def as_text(value: Any) -> str:
             text = canonical(msgspec.to_builtins(value))
         except (TypeError, ValueError, RecursionError) as error:
             text = f"(done; the result cannot be shown as JSON: {error})"
-    text = text.encode("utf-8", "replace").decode()
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()
     if len(text) > RESULT_LIMIT:
         text = f"{text[:RESULT_LIMIT]}\n(cut: the result had {len(text)} characters)"
     return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -12,7 +11,7 @@ from ..storage.reader import Reader
 from ..storage.records import Loaded, Snapshot
 from .budget.account import AccountState
 from .ledger.entry import LedgerState
-from .names import account, family, ledger
+from .names import GRANTS, NOTES, account, family, ledger
 from .task.state import TaskState
 from .upgrades import state_of
 
@@ -40,33 +39,47 @@ class Loads:
 
     Args:
         task: whose they are.
-        found: what is known of them already.
+        activated: the seq of its activation, which is flushed before they are read.
+        new: its own stream, where it was only submitted and there is no other.
     """
 
-    def __init__(self, task: str, found: Mapping[str, Found] | None = None) -> None:
+    def __init__(self, task: str, activated: int, new: Loaded | None) -> None:
         self._states: dict[str, type[msgspec.Struct]] = {
             ledger(task): LedgerState,
             account(task): AccountState,
             family(task): TaskState,
         }
-        self._found = dict(found or {})
-
-    @staticmethod
-    def of_new(task: str, loaded: Loaded) -> dict[str, Found]:
-        """Those of a task that was only submitted: it has no stream but its own."""
-        empty = {
-            stream: Loaded(stream=stream, snapshot=None, records=(), head=0, seq=0)
-            for stream in (ledger(task), account(task))
-        }
-        return {**empty, family(task): loaded}
+        self._found: dict[str, Found] = {}
+        if new is not None:
+            self._found = {
+                stream: Loaded(stream=stream, snapshot=None, records=(), head=0, seq=0)
+                for stream in (ledger(task), account(task))
+            }
+            self._found[family(task)] = new
+        self._task = task
+        self._noted: bool | None = None
+        self._granted: bytes | None = None
+        self.activated = activated
 
     def read(self, reader: Reader) -> None:
         """Load those that nobody took; what is damaged is its actor's to report."""
+        self._noted = bool(reader.rows(NOTES, f"{self._task}/"))
+        self._granted = reader.row(GRANTS, self._task)
         for stream, state in self._states.items():
             try:
                 self._found[stream] = load(reader, stream, state)
             except Undecodable as error:
                 self._found[stream] = error
+
+    def take_noted(self) -> bool:
+        """Whether there may be notes that the task has not taken; asked once."""
+        noted, self._noted = self._noted, None
+        return noted is not False
+
+    def take_granted(self) -> bytes | None:
+        """The pool's row of the task, as it was behind `activated`; asked once."""
+        granted, self._granted = self._granted, None
+        return granted
 
     def take(self, stream: str) -> Found | None:
         """What its actor begins with; None where it has to read."""

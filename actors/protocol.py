@@ -354,10 +354,15 @@ class Enlarged(Message, frozen=True, kw_only=True):
 
 
 class FetchGrants(Message, frozen=True, kw_only=True):
-    """Ask which grants the pool holds for the task."""
+    """Ask which grants the pool holds for the task.
+
+    Whoever read the pool's rows found this `row` of it behind seq `as_of`, if not 0.
+    """
 
     task: str
     reply_to: Address
+    as_of: int = 0
+    row: bytes | None = None
 
 
 class Grants(Message, frozen=True, kw_only=True):

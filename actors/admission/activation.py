@@ -74,6 +74,7 @@ class Activation:
         self._new: dict[str, Loaded] = {}  # the streams of tasks that never ran
         self._recovering: set[str] = set()  # who holds a recovery permit
         self._for_permit: deque[str] = deque()
+        self._gives = False
 
     def reactivate(self, task: str) -> None:
         """Activate a task that holds a slot but does not run, and was left alone."""
@@ -97,12 +98,13 @@ class Activation:
         if place.epoch and admission.vetting.passed(task):
             self._begin(task)
             return
-
         as_of = admission.last_seq
 
         def found(vetted: Vetted) -> None:
             if admission.vetting.holds_back(task, vetted):
                 return
+            if vetted.strikes is not None:
+                admission.gate.seen(task, vetted.strikes)
             if place.epoch:
                 # Its grant stands before its first activation. The pool may have it
                 # back, of a task that had only to leave, and would give it once more.
@@ -122,9 +124,8 @@ class Activation:
             pool = admission.house.address(POOL)
             admission.requests.send(("pool", task), pool, message)
 
-        admission.read(
-            lambda reader: admission.vetting.look(reader, task, place), found
-        )
+        look = partial(admission.vetting.look, task=task, place=place)
+        admission.read(look, found)
 
     def allocated(self, task: str, refusal: str | None) -> None:
         """The pool answered: wait for more money, start, or recover."""
@@ -146,29 +147,33 @@ class Activation:
 
     def _recover(self, task: str) -> None:
         """Recover, with a permit: only so many load at once."""
+        self._for_permit.append(task)
+        self._give_permits()
+
+    def _give_permits(self) -> None:
+        if self._gives:
+            return  # whoever gives them sees that there are more
+        self._gives, most = True, self._admission.house.baseline.recovery_permits
+        while self._for_permit and len(self._recovering) < most:
+            task = self._for_permit.popleft()
+            self._recovering.add(task)
+            self._admission.gate.with_strikes(task, partial(self._permitted, task))
+        self._gives = False
+
+    def _permitted(self, task: str, records: Sequence[Record]) -> None:
         admission = self._admission
-        if len(self._recovering) >= admission.house.baseline.recovery_permits:
-            self._for_permit.append(task)
-            return
-        self._recovering.add(task)
-
-        def found(records: Sequence[Record]) -> None:
-            place = admission.state.tasks[task]
-            why = admission.gate.why_park(records)
-            struck = admission.isolation.struck(task)
-            if why and struck and not place.forgiven:
-                last = self._failures.pop(task, "")
-                admission.park(task, f"{why}; last: {last}" if last else why, "resume")
-                self._return_permit(task)
-            else:
-                self._start(task, recovery=len(records))
-
-        admission.gate.with_strikes(task, found)
+        why = admission.gate.why_park(records)
+        struck = admission.isolation.struck(task)
+        if why and struck and not admission.state.tasks[task].forgiven:
+            last = self._failures.pop(task, "")
+            admission.park(task, f"{why}; last: {last}" if last else why, "resume")
+            self._return_permit(task)
+        else:
+            self._start(task, recovery=len(records))
 
     def _return_permit(self, task: str) -> None:
         self._recovering.discard(task)
-        if self._for_permit:
-            self._recover(self._for_permit.popleft())
+        self._give_permits()
 
     def _start(self, task: str, recovery: int | None) -> None:
         """Append the activation, a recovery's begin with it, then start the actors."""
@@ -189,15 +194,14 @@ class Activation:
         activated = TaskActivated(
             task=task, epoch=epoch, order=place.order, by=place.by, since=place.since
         )
-        early = place.not_before
-        rows = [no_timer(task, 0, early)] if early else []
+        rows = [no_timer(task, 0, place.not_before)] if place.not_before else []
         seq = admission.append(activated, rows=rows, also=also)
         self._over[task] = admission.system.newest
         admission.ripe.discard(task)
         hit("admission.activated", place.agent)
         new = self._new.pop(task, None)
         wake = Wake(
-            loads=Loads(task, Loads.of_new(task, new) if new else None),
+            loads=Loads(task, seq, new),
             since=place.since,
             order=place.order,
             by=place.by,
@@ -376,6 +380,7 @@ class Activation:
         admission = self._admission
         self._over.pop(task, None)
         admission.vetting.forget(task)
+        admission.gate.forget(task)
         forget = partial(admission.house.journal.forget, family(task))
         admission.when_durable(admission.last_seq, forget, hurry=False)
 

@@ -18,7 +18,7 @@ from .strikes import why_park
 if TYPE_CHECKING:
     from .actor import Admission
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "recoveries"]
 
 MOST = 10_000  # recoveries of a task that are counted
 
@@ -29,6 +29,8 @@ class Gate:
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self._waiting: dict[str, list[Callable[[Sequence[Record]], None]]] = {}
+        self._seen: dict[str, Sequence[Record]] = {}  # what nobody has added to since
+        self._began: dict[str, tuple[int, int]] = {}  # version and epoch, where last
 
     def may_restart(self, message: MayRestart) -> None:
         """Answer a family's supervisor: restart, or give up and be parked."""
@@ -69,20 +71,25 @@ class Gate:
         if place is None:
             return
 
-        def found(records: Sequence[Record]) -> None:
+        def began(version: int, epoch: int) -> None:
             now = admission.place(task)  # it may have slept meanwhile
-            last = records[-1] if records else None
-            if now is None or last is None or last.type != "RecoveryBegan":
+            if now is None or epoch > place.epoch:
                 return
-            if last.epoch <= place.epoch:
-                made = ProgressMade(task=task)
-                change = self.strike(task, now.epoch, len(records) + 1, made)
-                seq = admission.house.journal.append([change])[-1].seq
-                admission.when_durable(
-                    seq, lambda: hit("recovery.progressed", place.agent)
-                )
+            made = ProgressMade(task=task)
+            change = self.strike(task, now.epoch, version + 1, made)
+            seq = admission.house.journal.append([change])[-1].seq
+            admission.when_durable(seq, lambda: hit("recovery.progressed", place.agent))
 
-        self.with_strikes(task, found)
+        def found(records: Sequence[Record]) -> None:
+            last = records[-1] if records else None
+            if last is not None and last.type == "RecoveryBegan":
+                began(len(records), last.epoch)
+
+        last = self._began.get(task)
+        if last is not None and task not in self._waiting:
+            began(*last)
+        else:
+            self.with_strikes(task, found)
 
     def why_park(self, records: Sequence[Record]) -> str:
         """Why the task may not begin one more recovery, or nothing."""
@@ -94,6 +101,9 @@ class Gate:
     ) -> tuple[Lease, list[Draft]]:
         """The change that adds events to the task's recovery stream."""
         admission = self._admission
+        self.forget(task)
+        if isinstance(events[-1], RecoveryBegan):
+            self._began[task] = version + len(events) - 1, epoch
         stream = f"task/{task}/recovery"
         lease = admission.house.journal.acquire(stream, epoch)
         return lease, [
@@ -103,10 +113,24 @@ class Gate:
 
     def with_strikes(self, task: str, then: Callable[[Sequence[Record]], None]) -> None:
         """Read a task's recovery stream; one reader of it at a time may append."""
+        seen = self._seen.pop(task, None)
+        if seen is not None and task not in self._waiting:
+            then(seen)
+            return
         waiting = self._waiting.setdefault(task, [])
         waiting.append(then)
         if len(waiting) == 1:
             self._read(task)
+
+    def seen(self, task: str, records: Sequence[Record]) -> None:
+        """Somebody has read the stream, behind every append made so far."""
+        if task not in self._waiting:
+            self._seen[task] = records
+
+    def forget(self, task: str) -> None:
+        """What is known of its stream is so no longer, or of no use."""
+        self._seen.pop(task, None)
+        self._began.pop(task, None)
 
     def _read(self, task: str) -> None:
         def found(records: Sequence[Record]) -> None:
@@ -117,15 +141,14 @@ class Gate:
             else:
                 del self._waiting[task]
 
-        stream = f"task/{task}/recovery"
         self._admission.read_about(
-            lambda _: [task], lambda reader: _recoveries(reader, stream), found
+            lambda _: [task], lambda reader: recoveries(reader, task), found
         )
 
 
-def _recoveries(reader: Reader, stream: str) -> list[Record]:
-    """The records of a recovery stream; one that is damaged counts as a strike."""
+def recoveries(reader: Reader, task: str) -> list[Record]:
+    """The records of its recovery stream; one that is damaged counts as a strike."""
     return [
         one if sound else msgspec.structs.replace(one, type="", body=b"{}")
-        for one, sound in reader.examined(stream, 0, MOST)
+        for one, sound in reader.examined(f"task/{task}/recovery", 0, MOST)
     ]

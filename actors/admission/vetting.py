@@ -6,7 +6,7 @@ is parked with the reason, and its own streams stay untouched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from ..task.rows import ENDED, TaskRow
 from ..task.state import TaskState
 from ..upgrades import is_current, state_of
 from .first import all_of_new, first_of, loaded_of, submitted_of
+from .gate import recoveries
 from .place import Place
 from .queue import ADOPT, UPGRADE
 from .resting import lacking, places_of
@@ -52,13 +53,15 @@ class Vetted(msgspec.Struct, frozen=True, kw_only=True):
 
     `unreadable` says why this code cannot read it, and `unfit` that other code could.
     `changes` is how its agent differs from the definition `before` that it ran under;
-    `rules` is the baseline that it ran under. Of a task that was only submitted
-    `stream` is all there is, and `granted` says whether something was granted.
+    `rules` is the baseline that it ran under, `strikes` its recoveries so far. Of a
+    task that was only submitted `stream` is all there is, and `granted` says whether
+    something was granted.
     """
 
     submitted: TaskSubmitted | None = None
     stream: Loaded | None = None
     granted: bool = True
+    strikes: Sequence[Record] | None = None
     unreadable: str = ""
     unfit: bool = False
     before: str = ""
@@ -96,6 +99,7 @@ def vet(
         submitted=submitted,
         before=before,
         rules=place.rules or submitted.baseline,
+        strikes=recoveries(reader, task),
         changes=() if agent is None else differences(reader, before, agent),
     )
 

@@ -64,6 +64,7 @@ class Account(Durable[AccountState]):
     def __init__(self, house: House, task: str, epoch: int, loads: Loads) -> None:
         super().__init__(house, account(task), epoch, AccountState(), loads)
         self.task = task
+        self._begins = loads
         self.requests = Requests(self)
         self._granted = False
         self._waiting: list[Reserve] = []
@@ -116,7 +117,10 @@ class Account(Durable[AccountState]):
                 pass
 
     def _fetch(self) -> None:
-        message = FetchGrants(task=self.task, reply_to=self.address)
+        row, as_of = self._begins.take_granted(), self._begins.activated
+        message = FetchGrants(
+            task=self.task, reply_to=self.address, row=row, as_of=as_of if row else 0
+        )
         self.requests.send("grants", self.house.address(POOL), message)
 
     def _take(self, grants: dict[str, dict[str, int]]) -> None:

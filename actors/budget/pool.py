@@ -117,8 +117,9 @@ class Pool(Durable[PoolState]):
                 self.recent.look(task, then, nothing)
             case Enlarge(task=task):
                 self.recent.look(task, partial(self._enlarge, message))
-            case FetchGrants(task=task):
-                self.recent.look(task, lambda given, _: self._tell(task, given))
+            case FetchGrants(task=task, as_of=as_of, row=row):
+                then = partial(self._fetched, task)
+                self.recent.look(task, then, as_of, row)
             case ReturnGrant(task=task):
                 self.recent.look(task, partial(self._take_back, message))
             case Learned(task=task, samples=samples):
@@ -217,6 +218,9 @@ class Pool(Durable[PoolState]):
             if limit >= has[name]:
                 return f"its limit of {name} is {has[name]}: `extend` raises it"
         return {name: limit - has[name] for name, limit in message.amounts.items()}
+
+    def _fetched(self, task: str, given: Given, _: bool) -> None:
+        self._tell(task, given)
 
     def _tell(self, task: str, given: Given) -> None:
         message = Grants(task=task, grants=given.grants, samples=self.state.samples)

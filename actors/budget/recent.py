@@ -67,21 +67,23 @@ class Recent:
         """Earlier incarnations have written what is not known here."""
         self._forgotten = self._pool.last_seq
 
-    def look(self, task: str, then: Then, nothing: int = 0) -> None:
+    def look(
+        self, task: str, then: Then, as_of: int = 0, row: bytes | None = None
+    ) -> None:
         """Go on with what a task has, and whether it has given all back before.
 
-        Behind seq `nothing`, where it is not 0, somebody found no row of it.
+        Behind seq `as_of`, where it is not 0, somebody found this `row` of it.
         """
         line = self._lines.get(task)
         if line is not None:
             line.append(then)
             return
         if task not in self._known:
-            if not nothing or self._forgotten > nothing:
+            if not as_of or self._forgotten > as_of:
                 self._lines[task] = [then]
                 self._read(task)
                 return
-            self.keep(task, Given())
+            self.keep(task, _given(row))
         given, ended, _ = self._known[task]
         then(given, ended)
 
@@ -100,9 +102,12 @@ class Recent:
 
         def found(rows: tuple[bytes | None, bool]) -> None:
             value, ended = rows
-            given = msgspec.json.decode(value, type=Given) if value else Given()
-            self.keep(task, given, ended=ended)
+            self.keep(task, _given(value), ended=ended)
             for then in self._lines.pop(task):
                 self.look(task, then)
 
         self._pool.read(look, found)
+
+
+def _given(row: bytes | None) -> Given:
+    return Given() if row is None else msgspec.json.decode(row, type=Given)

@@ -32,7 +32,9 @@ class Steering:
 
     def begin(self, *, clean: bool) -> None:
         """Look for notes, where there may be some."""
-        if not clean or self._task.wake.noted > self._task.state.noted:
+        task = self._task
+        cut_off = not clean and task.wake.loads.take_noted()
+        if cut_off or task.wake.noted > task.state.noted:
             self.told = False
             self._look()
 

@@ -15,7 +15,7 @@ from tests.actors.world import House
 
 
 def caller(calls: int) -> Agent:
-    @tool(effect="once")
+    @tool(effect="read")
     def work(n: int) -> str:
         return "x"
 
@@ -89,3 +89,25 @@ def test_an_actor_that_crashed_reads_anew_what_it_has_written_since() -> None:
     assert len(seen.of(names.account(task))) == 1
     assert seen.of(names.ledger(task)) == []
     assert house.log.crashes() == []
+
+
+def recovered(tasks: int) -> int:
+    """How many reads a start takes until so many interrupted tasks have recovered."""
+    house = House(caller(99), active=tasks)
+    ids = [house.submit().id for _ in range(tasks)]
+    had = house.log.of
+
+    def interrupted() -> bool:
+        return {one["task"] for one in had("action.observed")} == set(ids)
+
+    assert house.until(interrupted)
+    house.kill()
+    with reads() as seen:
+        house.reopen()
+        assert house.until(lambda: len(had("recovery.progressed")) == tasks)
+    return seen.count
+
+
+def test_each_recovery_takes_two_reads() -> None:
+    # Whether it can go on, and, once its begin is written down, what it goes on with.
+    assert recovered(5) - recovered(2) == 3 * 2

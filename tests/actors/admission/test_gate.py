@@ -12,6 +12,7 @@ from perdure import Baseline
 from perdure.actors.admission.gate import Gate
 from perdure.actors.admission.place import Place
 from perdure.actors.admission.queue import QueueState
+from perdure.actors.events import ProgressMade, RecoveryBegan
 from perdure.storage.records import Record
 from tests.actors.admission.test_strikes import records
 
@@ -99,3 +100,30 @@ def test_progress_of_a_task_that_was_activated_anew_meanwhile(
     began = records("RecoveryBegan")
     admission.found([msgspec.structs.replace(began[0], epoch=recovered)])
     assert admission.journal.epochs == written
+
+
+def test_a_recovery_that_began_here_gets_further_without_a_read_and_once() -> None:
+    admission = Admission()
+    gate = Gate(admission)  # type: ignore[arg-type]
+    gate.strike("t", 1, 3, RecoveryBegan(task="t", epoch=1, cause="it crashed"))
+    gate.progressed("t")
+    assert (admission.journal.appended, admission.found) == (1, None)
+    gate.progressed("t")
+    assert admission.found is not None
+    admission.found(records("RecoveryBegan", "ProgressMade"))
+    assert admission.journal.appended == 1
+
+
+@pytest.mark.parametrize("since", ["nothing", "a strike", "a look"])
+def test_what_was_read_with_a_task_stands_until_something_is_added(since: str) -> None:
+    admission = Admission()
+    gate = Gate(admission)  # type: ignore[arg-type]
+    heard: list[Sequence[Record]] = []
+    gate.seen("t", records("RecoveryBegan"))
+    if since == "a strike":
+        gate.strike("t", 1, 2, ProgressMade(task="t"))
+    elif since == "a look":
+        gate.with_strikes("t", lambda _: None)
+    gate.with_strikes("t", heard.append)
+    at_once = since == "nothing"
+    assert (len(heard), admission.found is None) == (int(at_once), at_once)

@@ -46,11 +46,13 @@ class Desk:
             count += 1
         return count
 
-    def ask(self, task: str, name: str = "", nothing: int = 0) -> None:
+    def ask(
+        self, task: str, name: str = "", as_of: int = 0, row: bytes | None = None
+    ) -> None:
         def then(given: Given, ended: bool) -> None:
             self.heard.append((name or task, given, ended))
 
-        self.recent.look(task, then, nothing)
+        self.recent.look(task, then, as_of, row)
 
 
 def test_what_was_read_or_written_is_not_read_again() -> None:
@@ -102,7 +104,7 @@ def test_a_task_without_a_row_is_not_looked_up_where_nothing_newer_is_forgotten(
     None
 ):
     desk = Desk(last_seq=10)
-    desk.ask("new", nothing=10)
+    desk.ask("new", as_of=10)
     assert desk.end_reads() == 0
     assert desk.heard == [("new", Given(), False)]
 
@@ -114,7 +116,7 @@ def test_what_was_written_after_a_look_and_forgotten_since_is_read() -> None:
     desk.rows[GRANTS, "x"] = msgspec.json.encode(SOME)
     for n in range(MOST):
         desk.recent.keep(f"{n}", SOME)
-    desk.ask("x", nothing=11)
+    desk.ask("x", as_of=11)
     assert desk.end_reads() == 1
     assert desk.heard == [("x", SOME, False)]
 
@@ -122,13 +124,20 @@ def test_what_was_written_after_a_look_and_forgotten_since_is_read() -> None:
 def test_what_an_earlier_incarnation_may_have_written_is_read() -> None:
     desk = Desk(last_seq=10)
     desk.rows[GRANTS, "x"] = msgspec.json.encode(SOME)
-    desk.ask("x", nothing=9)
+    desk.ask("x", as_of=9)
     desk.end_reads()
+    assert desk.heard == [("x", SOME, False)]
+
+
+def test_a_row_that_somebody_read_is_taken_where_nothing_newer_is_forgotten() -> None:
+    desk = Desk(last_seq=10)
+    desk.ask("x", as_of=11, row=msgspec.json.encode(SOME))
+    assert desk.end_reads() == 0
     assert desk.heard == [("x", SOME, False)]
 
 
 def test_who_is_known_is_not_new_whatever_somebody_saw() -> None:
     desk = Desk()
     desk.recent.keep("x", SOME)
-    desk.ask("x", nothing=99)
+    desk.ask("x", as_of=99)
     assert desk.heard == [("x", SOME, False)]

@@ -16,6 +16,7 @@ import msgspec
 
 from .lines import encode, encode_record
 from .storage.records import Record
+from .supervision.dispatch import Dispatcher
 
 __all__ = ["FileSink"]
 
@@ -24,6 +25,18 @@ ROTATE_AT = 16 * 1024 * 1024  # bytes
 KEPT = 5  # rotated files beside the current one
 LINES_AT_ONCE = 256  # of one write
 WAITING = 10_000  # lines held while the disk takes none
+LATE = 0.02  # seconds that a line may come after its record
+ROUTINE = frozenset(  # what every operation of a policy or of a model writes
+    {
+        "ActionObserved",
+        "DecisionMade",
+        "EffectRecorded",
+        "EffectRegistered",
+        "RequestBuilt",
+        "Reserved",
+        "Settled",
+    }
+)
 BLOCK = 65_536  # bytes read at a time, from the end
 
 
@@ -35,15 +48,25 @@ class FileSink:
     so that the next start continues after the last `seq` in the file and no record
     lacks its line.
 
+    With a dispatcher the lines of the records that every operation has are written
+    together, `LATE` after the first of them at most, or before any other line.
+
     Args:
         path: The current file; older parts are `path.1` (newest) to `path.5`.
         rotate_at: Bytes after which a new file is begun.
+        dispatcher: Tells when lines are late, and lends a moment to write them.
 
     Raises:
         OSError: The file cannot be opened for writing.
     """
 
-    def __init__(self, path: Path, *, rotate_at: int = ROTATE_AT) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        rotate_at: int = ROTATE_AT,
+        dispatcher: Dispatcher | None = None,
+    ) -> None:
         self._path = path
         self._rotate_at = rotate_at
         self._lock = threading.Lock()
@@ -53,6 +76,11 @@ class FileSink:
         self._fd = self._open()
         end_torn_line(path, self._fd)
         self._size = os.fstat(self._fd).st_size
+        self._dispatcher = dispatcher
+        self._late: list[Record] = []
+        self._timed = False  # whether a timer looks at them
+        if dispatcher is not None:
+            self._step = dispatcher.when_idle("log", self.catch_up)
 
     @staticmethod
     def parts(path: Path) -> list[Path]:
@@ -61,10 +89,37 @@ class FileSink:
         return [part for part in [*older, path] if part.exists()]
 
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
-        self._add([encode(event, fields)])
+        line = encode(event, fields)
+        with self._lock:
+            self._add([*self._lines(), line])
 
     def write_records(self, records: Sequence[Record]) -> None:
-        self._add([encode_record(record) for record in records])
+        with self._lock:
+            self._late.extend(records)
+            if self._dispatcher is None or not self._may_wait(records):
+                self._add(self._lines())
+            elif not self._timed:
+                self._timed = True
+                self._dispatcher.call_later(LATE, self._ring)
+
+    def catch_up(self) -> bool:
+        """Write the lines that are late; nothing is left to do then."""
+        with self._lock:
+            self._add(self._lines())
+        return False
+
+    def _may_wait(self, records: Sequence[Record]) -> bool:
+        if len(self._late) >= LINES_AT_ONCE:
+            return False
+        return ROUTINE.issuperset([record.type for record in records])
+
+    def _ring(self) -> None:
+        self._timed = False
+        self._step.wake()
+
+    def _lines(self) -> list[bytes]:
+        late, self._late = self._late, []
+        return [encode_record(record) for record in late]
 
     def last_seq(self) -> int:
         with self._lock:
@@ -79,6 +134,8 @@ class FileSink:
         with self._lock:
             if self._fd < 0:
                 return
+            if not self._stopped:
+                self._waiting.extend(self._lines())
             with contextlib.suppress(OSError):
                 self._drain()
             self._stopped = True
@@ -86,16 +143,15 @@ class FileSink:
             self._fd = -1
 
     def _add(self, lines: list[bytes]) -> None:
-        with self._lock:
-            if self._stopped:
-                return
-            if len(self._waiting) >= WAITING:
-                self._stopped = True
-                LOGGER.error("log.stopped %s", self._path)
-                return
-            self._waiting.extend(lines)
-            with contextlib.suppress(OSError):
-                self._drain()
+        if self._stopped:
+            return
+        if len(self._waiting) >= WAITING:
+            self._stopped = True
+            LOGGER.error("log.stopped %s", self._path)
+            return
+        self._waiting.extend(lines)
+        with contextlib.suppress(OSError):
+            self._drain()
 
     def _open(self) -> int:
         # O_CLOEXEC is Python's default: a spawned tool does not hold the log.

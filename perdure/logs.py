@@ -23,6 +23,7 @@ from .logfile import FileSink
 from .storage.address import file_of
 from .storage.listeners import EVENTS as WARNED
 from .storage.records import Record
+from .supervision.dispatch import Dispatcher
 from .supervision.events import EVENTS
 
 __all__ = [
@@ -231,12 +232,13 @@ def _is_structlog(log: Any) -> bool:
     return callable(getattr(log, "bind", None)) and callable(getattr(log, "log", None))
 
 
-def open_sink(log: Any = None) -> Sink:
+def open_sink(log: Any = None, dispatcher: Dispatcher | None = None) -> Sink:
     """Return the sink that `log` names.
 
     Args:
         log: A path (JSON lines, continued and rotated), a structlog logger, or None
             for the stdlib logger `perdure`.
+        dispatcher: Of the runtime that it is for; see `FileSink`.
 
     Raises:
         Misuse: `log` is something else, or the path cannot be written.
@@ -247,7 +249,7 @@ def open_sink(log: Any = None) -> Sink:
     if isinstance(log, str | os.PathLike):
         path = Path(log)
         try:
-            return FileSink(path)
+            return FileSink(path, dispatcher=dispatcher)
         except OSError as error:
             reason = error.strerror or str(error)
             raise Misuse(

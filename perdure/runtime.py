@@ -152,7 +152,7 @@ class Runtime(Submitting, ErasingCalls):
         self._reading = Reading(self._open_reader)
         journal = self._open_first()
         try:
-            self._sink = open_sink(log)
+            self._sink = open_sink(log, self._dispatcher)
             notices = None
             if on_event is not None:
                 notices = Notices(on_event, self._dispatcher, self._log)

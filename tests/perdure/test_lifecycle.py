@@ -80,7 +80,6 @@ def whole_and_once(result: Result, world: World, log: Told) -> None:
     "kind",
     [
         "TaskSubmitted",
-        "TaskActivated",
         "EffectRegistered",
         "ActionObserved",
         "StepEnded",
@@ -112,15 +111,15 @@ def test_a_journal_that_fails_at_a_read_is_opened_again(
 ) -> None:
     log = Told()
     failures = iter([StoreFailed("t.db", "disk I/O error")])
-    head = SqliteReader._tail
+    whole = SqliteReader._stretch
 
-    def tail(reader: SqliteReader, stream: str, after: int) -> Any:
-        if stream.endswith("/ledger"):
+    def stretch(reader: SqliteReader, stream: str, after: int, limit: int) -> Any:
+        if stream.startswith("task/"):
             for failure in failures:
                 raise failure
-        return head(reader, stream, after)
+        return whole(reader, stream, after, limit)
 
-    monkeypatch.setattr(SqliteReader, "_tail", tail)
+    monkeypatch.setattr(SqliteReader, "_stretch", stretch)
     result = run_one(tmp_path / "t.db", world, log=log)
     whole_and_once(result, world, log)
     assert log.wait_for("supervisor.restarting", child=JOURNAL)
@@ -248,14 +247,14 @@ def test_a_failed_journal_with_a_read_stuck_in_it_is_given_up_when_that_ends(
     tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, log = Gate(), Told()
-    tail = SqliteReader._tail
+    stretch = SqliteReader._stretch
 
-    def slow(reader: SqliteReader, stream: str, after: int) -> Any:
-        if stream.endswith("/ledger") and not gate.entered.is_set():
+    def slow(reader: SqliteReader, stream: str, after: int, limit: int) -> Any:
+        if stream.startswith("task/") and not gate.entered.is_set():
             gate.stand()
-        return tail(reader, stream, after)
+        return stretch(reader, stream, after, limit)
 
-    monkeypatch.setattr(SqliteReader, "_tail", slow)
+    monkeypatch.setattr(SqliteReader, "_stretch", slow)
     with opened(tmp_path / "t.db", reporter(world), log=log) as runtime:
         task = runtime.submit("agent", "do it", budget=BUDGET)
         assert gate.entered.wait(LONG)

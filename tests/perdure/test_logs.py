@@ -29,6 +29,7 @@ from perdure.logs import (
 )
 from perdure.storage.records import Record
 from perdure.supervision.events import EVENTS
+from perdure.supervision.simulation import SimulatedDispatcher
 
 
 def write(sink: FileSink, *seqs: int) -> None:
@@ -368,3 +369,57 @@ def test_a_line_holds_no_line_break(tmp_path: Path) -> None:
     sink.close()
     assert path.read_bytes().count(b"\n") == 1
     assert json.loads(path.read_bytes())["error"] == "one\ntwo\r\u2028three"
+
+
+def at(seq: int, event: events.Event) -> Record:
+    return msgspec.structs.replace(record_of(event), seq=seq)
+
+
+ROUTINE = events.Reserved(op=1, book="spent", amounts={})
+STOP = events.TaskPaused(reason="budget", detail="", ends_with="extend", epoch=1)
+
+
+@pytest.fixture
+def clock() -> SimulatedDispatcher:
+    return SimulatedDispatcher(seed=1)
+
+
+def test_lines_of_operations_are_written_together_a_little_later(
+    tmp_path: Path, clock: SimulatedDispatcher
+) -> None:
+    path = tmp_path / "run.log"
+    sink = FileSink(path, dispatcher=clock)
+    sink.write_records([at(1, ROUTINE)])
+    sink.write_records([at(2, ROUTINE), at(3, ROUTINE)])
+    assert seqs(path) == []
+    clock.run_for(1.0)
+    assert seqs(path) == [1, 2, 3]
+    sink.write_records([at(4, ROUTINE)])
+    clock.run_for(1.0)
+    assert seqs(path) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("other", ["record", "event", "close"])
+def test_no_line_overtakes_those_that_wait(
+    tmp_path: Path, clock: SimulatedDispatcher, other: str
+) -> None:
+    path = tmp_path / "run.log"
+    sink = FileSink(path, dispatcher=clock)
+    sink.write_records([at(1, ROUTINE)])
+    if other == "record":
+        sink.write_records([at(2, STOP)])
+    elif other == "event":
+        sink.write("actor.crashed", {"seq": 2})
+    else:
+        sink.close()
+    assert seqs(path) == [1, 2][: len(seqs(path))]
+    assert len(seqs(path)) == (1 if other == "close" else 2)
+
+
+def test_many_lines_do_not_wait(tmp_path: Path, clock: SimulatedDispatcher) -> None:
+    path = tmp_path / "run.log"
+    sink = FileSink(path, dispatcher=clock)
+    many = range(1, logfile.LINES_AT_ONCE + 1)
+    for seq in many:
+        sink.write_records([at(seq, ROUTINE)])
+    assert seqs(path) == list(many)

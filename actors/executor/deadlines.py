@@ -39,21 +39,22 @@ class Deadlines:
         self._lock = threading.Lock()
         self._next = NEVER  # monotonic second at which it looks again
 
-    def watch(self, run: Run, seconds: float) -> None:
-        """Ring for the run in so many seconds, unless its `due` is changed till then.
+    def watch(self, run: Run, due: float) -> None:
+        """Ring for the run at a monotonic second, unless `due` is changed till then.
 
         It must be among the runs already.
         """
-        run.due = self._dispatcher.clock.monotonic() + seconds
-        if run.due < self._next:
-            self._look_at(run.due, seconds)
+        run.due = due
+        if due < self._next:
+            self._look_at(due)
 
-    def _look_at(self, due: float, seconds: float) -> None:
+    def _look_at(self, due: float) -> None:
         with self._lock:
             if due >= self._next:
                 return
             self._next = due
-        self._dispatcher.call_later(seconds, lambda: self._look(due))
+        left = due - self._dispatcher.clock.monotonic()
+        self._dispatcher.call_later(left, lambda: self._look(due))
 
     def _look(self, due: float) -> None:
         with self._lock:
@@ -69,7 +70,7 @@ class Deadlines:
             else:
                 nearest = min(nearest, run.due)
         if nearest < NEVER:
-            self._look_at(nearest, nearest - now)
+            self._look_at(nearest)
         for run in over:
             run.due = NEVER
             run_guarded("deadline", partial(self._rung, run), self._dispatcher.log)

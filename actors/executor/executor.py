@@ -256,7 +256,8 @@ class Executor:
         if run.work.until is not None:
             left = max(run.work.until - clock.time(), 0.0)
             run.allowed = min(run.work.timeout, left)
-        self._deadlines.watch(run, run.allowed)
+        assert run.began is not None
+        self._deadlines.watch(run, run.began + run.allowed)
         return None
 
     def _hung_before(self, work: Work) -> str:
@@ -279,7 +280,7 @@ class Executor:
         elif run.alive:
             # Its end is its outcome, and then nothing of it lives any more.
             run.killed = True
-            self._deadlines.watch(run, KILL_GRACE)
+            self._deadlines.watch(run, self._dispatcher.clock.monotonic() + KILL_GRACE)
             run.work.kill()
 
     def _overdue(self, run: Run, error: str = "") -> None:

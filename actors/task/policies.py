@@ -86,7 +86,8 @@ class Policies:
         policy, tools = task.agent.policy, task.agent.tools
         assert policy is not None
         calls = self._newest()
-        self._ended = {one.op: one for one in calls}  # nobody looks at the others
+        if len(calls) < len(self._ended):  # nobody looks at the others
+            self._ended = {one.op: one for one in calls}
         version = self._asked = state.version
         address = task.address
 

@@ -44,7 +44,7 @@ class Scene:
             deliver=lambda outcome: None,
         )
         self.runs.append(Run(work))
-        self.deadlines.watch(self.runs[-1], seconds)
+        self.deadlines.watch(self.runs[-1], self.hands.clock.monotonic() + seconds)
         return self.runs[-1]
 
 

@@ -45,7 +45,7 @@ class PoolDispatcher:
     interpreter. It runs jobs, too, so that a short one costs no hand-over. To a job
     that may be long it is lent: another one takes its place at once, and `threads` of
     them are always there. Jobs of a name are trusted to be short while hardly any takes
-    over 1 ms; what one of these holds up for 10 ms goes to another thread then. A
+    over 0.3 ms; what one of these holds up for 10 ms goes to another thread then. A
     thread that has neither turn nor job runs an idle step.
     """
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .clock import Clock, SystemClock
 from .dispatch import Background, Job, Mailbox, Timer
+from .ending import main_thread_over
 from .idle import IdleStep, is_overdue
 from .threads import BackgroundThread, TimerThread, log_job_failed
 from .turn import current
@@ -307,8 +308,7 @@ class PoolDispatcher:
             return
         if cell is None:
             self.lend_late(worker)
-            return
-        if seconds < SLOW_TURN:
+        if cell is None or seconds < SLOW_TURN:
             return
         if not worker.reported:
             worker.report(cell, seconds)
@@ -345,7 +345,7 @@ class PoolDispatcher:
     def start_job(self, name: str, job: Job) -> None:
         """Run `job` on the next thread that has no turn to take, one of them this."""
         self._check_open()
-        if not threading.main_thread().is_alive():
+        if main_thread_over():
             msg = f"job {name!r} not started: the main thread has ended"
             raise RuntimeError(msg)
         self._jobs.append((name, job))

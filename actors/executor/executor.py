@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...supervision.dispatch import Dispatcher
+from ...supervision.ending import main_thread_over
 from ...supervision.faults import hit
 from ..outcomes import classify, rest_of, surely_not_sent, turned_away
 from .beat import BEAT_PERIOD, BEATS_MISSED, Beat
@@ -89,7 +90,7 @@ class Executor:
             threaded = not (work.coroutine and self._loop is not None)
             if not turned_down:
                 full = threaded and self._busy >= self._threads
-                if self._closed or full or _main_thread_over():
+                if self._closed or full or main_thread_over():
                     self._queue.append(run)
                     return
                 self._busy += threaded
@@ -244,7 +245,7 @@ class Executor:
     def _may_start(self, run: Run) -> Outcome | None:
         clock = self._dispatcher.clock
         change = msgspec.structs.replace
-        if _main_thread_over():
+        if main_thread_over():
             return refused(run.work.key, "the process is ending")
         if clock.time() > run.work.not_after:
             late = refused(run.work.key, "its time was over before it started")
@@ -383,7 +384,7 @@ class Executor:
                 if not run.place:
                     return
                 run.place = False
-                if self._closed or not self._queue or _main_thread_over():
+                if self._closed or not self._queue or main_thread_over():
                     self._busy -= 1
                     return
                 run = self._queue.popleft()
@@ -404,7 +405,7 @@ class Executor:
     def _failed(self, run: Run, error: BaseException) -> Outcome:
         # An interpreter that shuts down fails calls that did nothing wrong (no new
         # threads, modules half gone): what they raise is as much in doubt as a kill.
-        ending = _main_thread_over()
+        ending = main_thread_over()
         return Outcome(
             key=run.work.key,
             status="unknown" if ending else classify(error, run.work.effect),
@@ -414,7 +415,3 @@ class Executor:
             rest=rest_of(error),
             seconds=self._seconds(run),
         )
-
-
-def _main_thread_over() -> bool:
-    return not threading.main_thread().is_alive()

@@ -14,6 +14,7 @@ from perdure.supervision import (
     Crash,
     PoolDispatcher,
     System,
+    ending,
 )
 from perdure.supervision import worker as worker_module
 from perdure.supervision.worker import MOST, TRUSTED, Trust
@@ -471,8 +472,7 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on() -> None:
 def test_nothing_is_handed_out_once_the_main_thread_has_ended(
     pool: PoolDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = threading.Thread(target=lambda: None)
-    monkeypatch.setattr(threading, "main_thread", lambda: ended)
+    monkeypatch.setattr(ending._Main, "over", True)
     with pytest.raises(RuntimeError, match="the main thread has ended"):
         pool.start_job("job", lambda: None)
 

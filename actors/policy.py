@@ -190,7 +190,7 @@ def read_action(action: object, tools: Container[str]) -> Chosen:
 
     Raises Misuse, naming the field, the value and the fix.
     """
-    if not isinstance(action, Call | Calls | Finish | Stop):
+    if not isinstance(action, Action):
         raise Misuse(
             f"the policy returned {_shown(action)}, a {type(action).__name__}; return "
             "a Call, Calls, Finish or Stop"

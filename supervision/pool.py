@@ -232,15 +232,15 @@ class PoolDispatcher:
         self._parked.append(worker)
         if not self._open or (self._has_work() and not self._awake()):
             self._unpark(worker)  # it came in between, and nobody else sees to it
-            return True
-        if not worker.gate.acquire(timeout=IDLE_THREAD if self._is_rich() else -1):
+        elif not worker.gate.acquire(timeout=IDLE_THREAD if self._is_rich() else -1):
             with self._lock:
                 leaves = self._unpark(worker) and self._is_rich()
                 if leaves:
                     self._workers.remove(worker)
-            if leaves and self._has_work():
-                self._wake_one()  # who queued it took this one for awake
-            return not leaves
+            if leaves:
+                if self._has_work():
+                    self._wake_one()  # who queued it took this one for awake
+                return False
         if not self._busy.is_set():
             self._busy.set()
         return True

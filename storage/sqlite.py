@@ -52,6 +52,7 @@ _NAMES = {
         "INSERT INTO types (name) VALUES (?)",
     ),
 }
+_BEGIN = "BEGIN IMMEDIATE; SELECT epoch FROM owner WHERE id = 1"
 _KEEP_TWO_SNAPSHOTS = """
 DELETE FROM snapshots WHERE stream_id = ?1 AND version NOT IN (
     SELECT version FROM snapshots WHERE stream_id = ?1 AND version <= ?2
@@ -174,11 +175,12 @@ class SqliteBackend:
                 self._insert("blobs", kept, verb="INSERT OR IGNORE")
 
     def _values(self, record: Record) -> tuple[object, ...]:
+        streams, types = self._names["streams"], self._names["types"]
         return (
             record.seq,
-            self._id("streams", record.stream),
+            streams.get(record.stream) or self._id("streams", record.stream),
             record.version,
-            self._id("types", record.type),
+            types.get(record.type) or self._id("types", record.type),
             record.schema_version,
             None if record.codec == JSON_CODEC else record.codec,
             record.at,
@@ -310,8 +312,7 @@ class SqliteBackend:
         return self._connection
 
     def _begin(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-        current = self._db.execute("SELECT epoch FROM owner").get
+        current = self._db.execute(_BEGIN).get
         if current != self._epoch:
             self.rollback()
             raise Fenced(

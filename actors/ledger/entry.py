@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -345,8 +344,13 @@ def leaving(state: LedgerState, event: EffectRegistered) -> list[Entry]:
     surplus = len(state.entries) - KEPT + 1
     if surplus <= 0 or event.step != state.step or event.op in state.entries:
         return []
-    passed = (entry for entry in state.entries.values() if _passed(entry))
-    return list(islice(passed, surplus))
+    gone: list[Entry] = []
+    for entry in state.entries.values():
+        if _passed(entry):
+            gone.append(entry)
+            if len(gone) == surplus:
+                break
+    return gone
 
 
 def _over(state: LedgerState, event: EffectRegistered, gone: list[Entry]) -> bool:

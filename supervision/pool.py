@@ -180,17 +180,17 @@ class PoolDispatcher:
         """Leave the thread to its job, and enough others for everything else."""
         worker.thread.name = f"perdure-job-{name}"
         self._leave(worker)
-        if self._has_work() and not self._awake():
-            self._wake_one()
 
     def _leave(self, worker: Worker) -> None:
-        """Count on the thread no more; who queues something meanwhile wakes another."""
+        """Count on the thread no more, and leave to another what is queued."""
         with self._lock:
             if not worker.lent:
                 worker.lent = True
                 self._lent += 1
         if self._is_short():
             self._add_worker()
+        if self._has_work() and not self._awake():
+            self._wake_one()
 
     def _take_back(self, worker: Worker) -> None:
         with self._lock:

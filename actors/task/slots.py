@@ -110,16 +110,16 @@ class Slots:
 
     def heard(self, op: Op, outcome: Replied) -> None:
         """What its service asked for concerns all who use it."""
-        if not outcome.retry_at:
-            return
+        if outcome.retry_at:
+            self._close(op, outcome.retry_at)
+
+    def _close(self, op: Op, until: float) -> None:
         task, service = self._task, self._service(op)
-        if not service or outcome.retry_at <= task.house.now():
+        if not service or until <= task.house.now():
             return
-        message = CloseWindow(
-            service=service, until=outcome.retry_at, reply_to=task.address
-        )
+        message = CloseWindow(service=service, until=until, reply_to=task.address)
         to = task.house.address(WINDOWS)
-        task.requests.send(("close", service, outcome.retry_at), to, message)
+        task.requests.send(("close", service, until), to, message)
 
     def asked(self, op: Op, outcome: Replied) -> list[Event]:
         """What is written down beside an attempt after which another one follows."""
@@ -142,6 +142,8 @@ class Slots:
         """Take the waits up again, after a start: nobody may have heard of them."""
         now = self._task.house.now()
         for op in self._task.state.open_ops():
+            if op.rest.retry_at:
+                self._close(op, op.rest.retry_at)
             if op.rest.until > now:
                 self._task.remind(self._task.last_seq, op.rest.until)
 

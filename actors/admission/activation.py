@@ -95,7 +95,7 @@ class Activation:
         if place.agent not in admission.house.agents and place.order != "cancel":
             admission.park(task, f"no agent {place.agent!r} is registered", REGISTER)
             return
-        if place.epoch and admission.vetting.passed(task):
+        if place.epoch and admission.vetting.passed(task, place):
             self._begin(task)
             return
         as_of = admission.last_seq

@@ -70,22 +70,19 @@ class Vetted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def vet(
-    reader: Reader, *, house: House, task: str, place: Place, whole: bool = True
+    reader: Reader, *, house: House, task: str, place: Place, new: bool = False
 ) -> Vetted:
     """Look at a task's streams, and at how its agent has changed; writes nothing.
 
-    Without `whole` only its submission is read: this process wrote the rest.
+    Of a `new` one there is only what this process submitted.
     """
     try:
-        new = not whole and not place.epoch
         first = all_of_new(reader, task) if new else first_of(reader, task)
         submitted = submitted_of(task, first, house.event_of)
         if new:
             granted = reader.row(GRANTS, task) is not None
             stream = loaded_of(task, first)
             return Vetted(submitted=submitted, stream=stream, granted=granted)
-        if not whole:
-            return Vetted(submitted=submitted)
         is_readable(reader, house.codec.check, family(task), TaskState)
         is_readable(reader, house.codec.check, account(task), AccountState)
         is_readable(reader, house.codec.check, ledger(task), LedgerState)
@@ -203,16 +200,17 @@ class Vetting:
         if not self._held(place, vetted):
             admission.callers.wake(task, AGAIN)
 
-    def passed(self, task: str) -> bool:
+    def passed(self, task: str, place: Place) -> bool:
         """Whether the task need not be looked at before it goes on."""
-        return task in self._passed
+        return task in self._passed or self._began_here(place)
+
+    def _began_here(self, place: Place) -> bool:
+        return place.place > self._opened
 
     def look(self, reader: Reader, task: str, place: Place) -> Vetted:
         """Look at a task that is to be activated; on the journal's reader."""
-        whole = place.place <= self._opened
-        return vet(
-            reader, house=self._admission.house, task=task, place=place, whole=whole
-        )
+        new = self._began_here(place) and not place.epoch
+        return vet(reader, house=self._admission.house, task=task, place=place, new=new)
 
     def holds_back(self, task: str, vetted: Vetted) -> bool:
         """Park a task that cannot go on; else write down what it goes on with."""

@@ -111,3 +111,26 @@ def recovered(tasks: int) -> int:
 def test_each_recovery_takes_two_reads() -> None:
     # Whether it can go on, and, once its begin is written down, what it goes on with.
     assert recovered(5) - recovered(2) == 3 * 2
+
+
+def test_a_task_that_slept_is_read_once_as_it_wakes() -> None:
+    @tool(effect="read", approval=True)
+    def ask() -> str:
+        return "x"
+
+    def decide(view: PolicyView) -> Call | Finish:
+        return Finish(1) if view.count else Call("ask", {})
+
+    agent = Agent(name="agent", policy=decide, tools=[ask], recovery="rules")
+    house = House(agent)
+    task = house.submit().id
+    house.finish(task)
+    (approval,) = house.runtime.approvals()
+    house.until(lambda: False, 5.0)
+    with reads() as seen:
+        house.runtime.answer(task, approval.approval, "an operator", "", approved=True)
+        assert house.finish(task).status == "completed"
+    streams = names.ledger(task), names.account(task), names.family(task)
+    assert [len(seen.of(stream)) for stream in streams] == [1, 1, 1]
+    # Its row, by admission and once more; its answers, by both; and these together.
+    assert seen.count == 5

@@ -16,7 +16,8 @@ __all__ = ["Desk", "agent", "taken_back", "waiting"]
 
 CALLS: Sequence[Calls] = [
     [("book", {"what": "flight"}), ("look", {"what": "sky"})],
-    [("book", {"what": "hotel"}), ("pay", {"what": "both"})],
+    [("book", {"what": "hotel"})],
+    [("pay", {"what": "both"})],
     [("wait", {})],
 ]
 

@@ -42,12 +42,11 @@ class PoolDispatcher:
     takes over 0.1 s is logged with its stack (`turn.slow`). A thread that a killed
     actor keeps busy is replaced.
 
-    One thread at a time does the work: a second would only have to wait for the
-    interpreter. It runs jobs, too, so that a short one costs no hand-over. To a job
-    that may be long it is lent: another one takes its place at once, and `threads` of
-    them are always there. Jobs of a name are trusted to be short while hardly any takes
-    over 0.3 ms; what one of these holds up for 10 ms goes to another thread then. A
-    thread that has neither turn nor job runs an idle step.
+    One thread at a time does the work: a second would only wait for the interpreter.
+    It runs jobs, too, so that a short one costs no hand-over. To a job that may be long
+    it is lent: another takes its place at once, and `threads` of them are always there.
+    Jobs of a name are trusted to be short while hardly any is not; a thread that such a
+    job or a turn takes for 10 ms is lent then. One that has neither runs idle steps.
     """
 
     def __init__(self, threads: int = 2) -> None:
@@ -149,6 +148,8 @@ class PoolDispatcher:
             worker.cell = cell
             again = cell.run(TURN_MESSAGES)
             worker.cell = None
+            if worker.lent:  # it took long
+                self._take_back(worker)
             if again:
                 queue.append(cell)
             del cell
@@ -174,7 +175,7 @@ class PoolDispatcher:
         worker.job = None
         self._trust.learn(name, time.monotonic() - worker.since)
         if worker.lent:
-            self._regain(worker)
+            self._take_back(worker)
 
     def _lend(self, worker: Worker, name: str) -> None:
         """Leave the thread to its job, and enough others for everything else."""
@@ -197,10 +198,7 @@ class PoolDispatcher:
             if worker.lent:
                 worker.lent = False
                 self._lent -= 1
-
-    def _regain(self, worker: Worker) -> None:
-        self._take_back(worker)
-        worker.thread.name = worker.name
+                worker.thread.name = worker.name
 
     def _has_work(self) -> bool:
         return bool(self._queue or self._jobs or self._idle)
@@ -211,7 +209,7 @@ class PoolDispatcher:
         if name is not None and not worker.lent:
             self._lend(worker, name)
             if worker.job is None:  # it ended just now, maybe before it saw that
-                self._regain(worker)
+                self._take_back(worker)
 
     def _run_idle(self, worker: Worker) -> None:
         """Run an idle step here; it may block, so that others are there meanwhile.
@@ -299,7 +297,7 @@ class PoolDispatcher:
         return resting and not (self._has_work() or self._is_short())
 
     def _look_at(self, worker: Worker) -> None:
-        """Log a slow turn; give a job that is not short the thread for itself."""
+        """Give what is not short the thread for itself; log a turn that is slow."""
         cell, job, since = worker.cell, worker.job, worker.since
         seconds = time.monotonic() - since
         if seconds < SLOW_TURN:
@@ -308,12 +306,15 @@ class PoolDispatcher:
             return
         if cell is None:
             self.lend_late(worker)
-        if cell is None or seconds < SLOW_TURN:
             return
-        if not worker.reported:
+        self._leave(worker)
+        if worker.cell is not cell or worker.since != since:
+            self._take_back(worker)  # it ended just now, maybe before it saw that
+        elif seconds >= SLOW_TURN and not worker.reported:
             worker.report(cell, seconds)
         if cell.closed and seconds > LOST_TURN:
             worker.lost = True
+            self._take_back(worker)
             self._workers.remove(worker)
             self._add_worker()
 

@@ -400,6 +400,54 @@ def test_an_idle_step_that_raises_is_logged_and_the_next_wake_works(
     assert done.wait(PATIENCE)
 
 
+def test_a_turn_that_hangs_holds_up_neither_turns_nor_jobs_nor_idle_steps(
+    pool: PoolDispatcher, pool_system: System
+) -> None:
+    free, hangs = threading.Event(), threading.Event()
+
+    class Hangs(Actor):
+        def receive(self, message: str) -> None:
+            hangs.set()
+            free.wait(PATIENCE)
+
+    class Hears(Actor):
+        def receive(self, message: threading.Event) -> None:
+            message.set()
+
+    pool_system.spawn("hangs", Hangs).tell("now")
+    address = pool_system.spawn("hears", Hears)
+    assert hangs.wait(PATIENCE)
+    for _ in range(50):  # jobs of a name that is trusted by then, too
+        told, ran, stepped = (threading.Event() for _ in range(3))
+        address.tell(told)
+        pool.start_job("job", ran.set)
+        pool.when_idle("step", lambda step=stepped: bool(step.set())).wake()
+        assert told.wait(PATIENCE)
+        assert ran.wait(PATIENCE)
+        assert stepped.wait(PATIENCE)
+    free.set()
+
+
+def test_threads_that_turns_took_for_long_are_the_pools_again(
+    pool: PoolDispatcher, pool_system: System
+) -> None:
+    class Slow(Actor):
+        def receive(self, message: threading.Event) -> None:
+            time.sleep(0.03)
+            message.set()
+
+    address = pool_system.spawn("slow", Slow)
+    for _ in range(10):
+        done = threading.Event()
+        address.tell(done)
+        assert done.wait(PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    while pool._lent and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert pool._lent == 0
+    assert len(pool._workers) <= 4
+
+
 def test_closing_ends_the_threads_and_starts_nothing_new() -> None:
     before = set(threading.enumerate())
     pool = PoolDispatcher(threads=3)

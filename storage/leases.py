@@ -18,8 +18,7 @@ class StreamState:
 
     `seq` and `written` are the place and the epoch of its last record; `epoch` and
     `incarnation` those of the lease given out last, which may have written nothing.
-    `newest` is the highest epoch of the stream and of its families. One that is `new`
-    had no record when it was looked up, and those under it are all known here.
+    `newest` is the highest epoch of the stream and of its families.
     """
 
     __slots__ = (
@@ -27,7 +26,6 @@ class StreamState:
         "families",
         "incarnation",
         "lease",
-        "new",
         "newest",
         "seq",
         "version",
@@ -41,7 +39,6 @@ class StreamState:
         self.epoch = self.newest = head.epoch
         self.incarnation = head.incarnation
         self.lease: Lease | None = None
-        self.new = not head.version
         parts = stream.split("/")
         self.families = tuple(
             "/".join(parts[:count]) for count in range(1, len(parts) + 1)
@@ -138,7 +135,6 @@ class Leases:
         for stream in list(self._under.get(family, ())):
             state = self._streams[stream]
             if state.seq > durable_seq or state.epoch > max(told, state.written):
-                state.new = False  # of those under it the disk may tell from now on
                 continue
             del self._streams[stream]
             families.update(one for one in state.families if in_family(one, family))
@@ -178,7 +174,7 @@ class Leases:
     def _state(self, stream: str) -> StreamState:
         state = self._streams.get(stream)
         if state is None:
-            state = StreamState(stream, self._head_of(stream))
+            state = StreamState(stream, self._lookup(stream))
             for family in state.families[:-1]:
                 if family not in self._epochs:
                     self._epochs[family] = self._epoch_of(family)
@@ -187,12 +183,6 @@ class Leases:
                 state.newest = max(state.newest, self._epochs.get(family, 0))
             self._streams[stream] = state
         return state
-
-    def _head_of(self, stream: str) -> Head:
-        """Where a stream ends that is not known: asked of the disk, if it may tell."""
-        family, _, _ = stream.rpartition("/")
-        above = self._streams.get(family)
-        return Head() if above is not None and above.new else self._lookup(stream)
 
     def _epoch_of(self, family: str) -> int:
         epoch = self._epochs.get(family)

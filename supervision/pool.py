@@ -46,7 +46,7 @@ class PoolDispatcher:
     It runs jobs, too, so that a short one costs no hand-over. To a job that may be long
     it is lent: another takes its place at once, and `threads` of them are always there.
     Jobs of a name are trusted to be short while hardly any is not; a thread that such a
-    job or a turn takes for 10 ms is lent then. One that has neither runs idle steps.
+    job or a turn takes for 10 ms is lent then. One with neither runs idle steps.
     """
 
     def __init__(self, threads: int = 2) -> None:

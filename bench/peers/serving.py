@@ -54,6 +54,8 @@ class Operation:
 
     def window(self) -> dict[str, float]:
         """Operations a second between the first and the last, and their CPU."""
+        if len(self.used) == 1:  # a short window: its end counts for its last call
+            self.used.append((self.calls, time.process_time()))
         (first, used), (last, used_at_last) = self.used[0], self.used[-1]
         return {
             "rate": (self.calls - 1) / (self.ended - self.begun),

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from perdure import ask
-from tests.actors.world import World
+from perdure import Agent, ask
+from perdure.models import Scripted
+from tests.actors.world import World, follow
 from tests.perdure.hosting import LONG, Gate, calls, opened, reporter
 from tests.perdure.test_cli_ask import STORE, folder, here, perdure, standing
 
@@ -217,7 +218,14 @@ def test_what_is_said_after_the_owner_was_killed_holds_at_the_next_opening(
     words = ["Not red."] if kind == "steer" else []
     code, value, _ = perdure(kind, task, *words, "--timeout", "0")
     assert (code, value["applied"]) == (3, False)
-    with opened(Path(STORE), reporter(World(), ask, recovery="rules")) as runtime:
+    agent = Agent(
+        name="agent",
+        instructions="Ask.",
+        tools=[ask],
+        recovery="rules",
+        model=Scripted(follow({"task": []})),
+    )
+    with opened(Path(STORE), agent) as runtime:
         handle = runtime.task(task)
         result = handle.wait(LONG)
         match kind:

@@ -376,11 +376,10 @@ class PoolDispatcher:
         while self._parked:
             self._wake_one()
         self._timers.close()
-        own = threading.current_thread()
         with self._lock:  # what runs a job is not waited for
             idle = [one.thread for one in self._workers if one.job is None]
         for thread in (*idle, self._watchdog, self._timers.thread):
-            if thread is not own:
+            if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def leave_to_parent(self) -> None:

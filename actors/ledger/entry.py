@@ -1,6 +1,6 @@
 """The ledger's state, pure: entries of the current step, and how they came to stand.
 
-A closed entry leaves the state when its step ends or when 128 newer ones stand in it;
+A closed entry leaves the state when its step ends or when 96 newer ones stand in it;
 the record itself stays in the stream for good, and of a completed effect of a step that
 runs a row is left. A step that stopped half-way, while others go on, has not ended: its
 effects stay, so that none is repeated once it goes on.
@@ -47,7 +47,7 @@ __all__ = [
 
 CALLS_KEPT = 64  # failed calls of the task whose failures are counted over its steps
 TIMES_KEPT = 16  # failures that are counted of one call
-KEPT = 128  # operations of the running step; more than a policy is shown
+KEPT = 96  # operations of the running step; more than a policy is shown
 LEAVES = 22  # effects in one row: SQLite keeps it within a page of its own tree
 KEY_VERSION = 1  # of the canonical encoding below, for ever
 

@@ -148,7 +148,7 @@ def test_a_call_of_a_policy_costs_as_many_bytes_late_as_early() -> None:
 def test_snapshots_of_a_big_state_write_no_more_than_its_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # B75 B84: a `once` effect is next again and again, and the record of 128 is big.
+    # B75 B84: a `once` effect is next again and again, and the record of 96 is big.
     written: list[int] = []
     write = MemoryBackend.write_snapshots
 

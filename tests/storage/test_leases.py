@@ -29,15 +29,11 @@ def written(leases: Leases, stream: str, seq: int) -> None:
     state.version, state.seq, state.written = state.version + 1, seq, state.epoch
 
 
-def test_of_a_family_that_begins_here_only_its_own_stream_is_looked_up() -> None:
-    disk = Disk()
+def test_a_stream_under_one_without_records_is_looked_up() -> None:
+    disk = Disk(task__x__ledger=OLD)
     leases = Leases(disk)
     leases.acquire("task/x", 0)
-    written(leases, "task/x", 1)
-    leases.raise_epoch("task/x", 1)
-    for stream in ("task/x/ledger", "task/x/account", "task/x"):
-        leases.acquire(stream, 1)
-    assert disk.asked == ["task/x", "task"]
+    assert leases.acquire("task/x/ledger", 3).incarnation == OLD.incarnation + 1
 
 
 def test_of_one_that_is_on_disk_each_stream_is_looked_up() -> None:

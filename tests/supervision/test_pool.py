@@ -5,12 +5,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from perdure.supervision import (
     Actor,
+    Background,
     Crash,
     PoolDispatcher,
     System,
@@ -256,19 +258,25 @@ def test_a_background_runs_when_woken_until_done(pool: PoolDispatcher) -> None:
     assert rounds[:3] == [0, 1, 2]
 
 
-def test_stopping_a_background_finishes_what_is_there(pool: PoolDispatcher) -> None:
+@pytest.mark.parametrize("make", [PoolDispatcher.background, PoolDispatcher.when_idle])
+def test_stopping_a_background_finishes_what_is_there(
+    pool: PoolDispatcher, make: Callable[..., Background]
+) -> None:
     left = list(range(100))
 
     def step() -> bool:
         left.pop()
         return bool(left)
 
-    assert pool.background("writer", step).stop(PATIENCE)
+    background = make(pool, "writer", step)
+    assert background.stop(PATIENCE)
     assert left == []
+    background.wake()  # nobody runs it any more
 
 
+@pytest.mark.parametrize("make", [PoolDispatcher.background, PoolDispatcher.when_idle])
 def test_a_step_that_raises_is_logged_and_the_next_wake_works(
-    pool: PoolDispatcher, pool_system: System, log: Any
+    pool: PoolDispatcher, log: Any, make: Callable[..., Background]
 ) -> None:
     outcomes = [SystemExit(), None]
     done = threading.Event()
@@ -282,7 +290,7 @@ def test_a_step_that_raises_is_logged_and_the_next_wake_works(
         done.set()
         return False
 
-    background = pool.background("writer", step)
+    background = make(pool, "writer", step)
     background.wake()
     assert failed.wait(PATIENCE)
     background.wake()
@@ -350,19 +358,6 @@ def test_an_idle_step_that_blocks_holds_up_no_turn(
     free.set()
 
 
-def test_stopping_an_idle_step_finishes_what_is_there(pool: PoolDispatcher) -> None:
-    left = list(range(100))
-
-    def step() -> bool:
-        left.pop()
-        return bool(left)
-
-    background = pool.when_idle("writer", step)
-    assert background.stop(PATIENCE)
-    assert left == []
-    background.wake()  # nobody runs it any more
-
-
 def test_an_idle_step_in_hand_is_not_stopped_in_time(pool: PoolDispatcher) -> None:
     inside, free = threading.Event(), threading.Event()
 
@@ -377,27 +372,6 @@ def test_an_idle_step_in_hand_is_not_stopped_in_time(pool: PoolDispatcher) -> No
     assert not background.stop(0.0)
     free.set()
     assert background.stop(PATIENCE)
-
-
-def test_an_idle_step_that_raises_is_logged_and_the_next_wake_works(
-    pool: PoolDispatcher, log: Any
-) -> None:
-    outcomes = [SystemExit(), None]
-    done, failed = threading.Event(), threading.Event()
-    pool.log = lambda event, **fields: (log(event, **fields), failed.set())
-
-    def step() -> bool:
-        outcome = outcomes.pop(0)
-        if outcome is not None:
-            raise outcome
-        done.set()
-        return False
-
-    background = pool.when_idle("writer", step)
-    background.wake()
-    assert failed.wait(PATIENCE)
-    background.wake()
-    assert done.wait(PATIENCE)
 
 
 def test_a_turn_that_hangs_holds_up_neither_turns_nor_jobs_nor_idle_steps(

@@ -183,7 +183,10 @@ class Books:
 
 
 def fairness(events: list[Event]) -> float:
-    """The least share of slots over the whole slots due, by who still waits."""
+    """The least share of slots over the whole slots due, by who still waits.
+
+    Tasks are chosen in turn and may start in another order: one slot more counts as got.
+    """
     group: dict[str, str] = {}
     fresh: dict[str, set[str]] = defaultdict(set)  # of a group, never started
     active: set[str] = set()
@@ -208,7 +211,7 @@ def fairness(events: list[Event]) -> float:
     for wait, starts in got.items():
         due = starts.total() // len(wait) if wait else 0
         if len(wait) > 1 and due:
-            shares.append(min(starts[name] for name in wait) / due)
+            shares.append((min(starts[name] for name in wait) + 1) / due)
     return min(shares)
 
 

@@ -30,7 +30,7 @@ TURN_MESSAGES = 64
 SLOW_TURN = 0.1  # seconds
 LOST_TURN = 1.0  # seconds that a killed actor's turn may still take its thread
 WATCH_PERIOD = 0.01  # seconds
-QUIET_LOOKS = 100  # of the watchdog at a pool that rests, until it rests as well
+QUIET_LOOKS = 3  # of the watchdog at a pool that rests, until it rests as well
 TURNS_BEFORE_JOB = 32  # that a job may wait for, on each thread
 IDLE_THREAD = 10.0  # seconds that a thread beyond those wanted waits for work
 

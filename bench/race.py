@@ -185,7 +185,7 @@ class Books:
 def fairness(events: list[Event]) -> float:
     """The least share of slots over the whole slots due, by who still waits.
 
-    Tasks are chosen in turn and may start in another order: one slot more counts as got.
+    Tasks are chosen in turn and may start in another order: one slot more counts.
     """
     group: dict[str, str] = {}
     fresh: dict[str, set[str]] = defaultdict(set)  # of a group, never started

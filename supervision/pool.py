@@ -283,18 +283,18 @@ class PoolDispatcher:
                 if not self._is_idle():
                     self._busy.set()
                 continue
-            workers = list(self._workers)
-            before, begun = begun, max([one.since for one in workers], default=0.0)
+            before, begun = begun, max([one.since for one in self._workers], default=0)
             if begun == before and self._has_work():
                 self._wake_one()  # whoever is awake is held up
             if self._is_short():
                 self._add_worker()
-            for worker in workers:
+            for worker in list(self._workers):
                 self._look_at(worker)
 
     def _is_idle(self) -> bool:
         resting = len(self._parked) + self._lent >= len(self._workers)
-        return resting and not (self._has_work() or self._is_short())
+        turns = any(one.cell is not None for one in self._workers)  # slow ones, lent to
+        return resting and not (turns or self._has_work() or self._is_short())
 
     def _look_at(self, worker: Worker) -> None:
         """Give what is not short the thread for itself; log a turn that is slow."""

@@ -173,10 +173,11 @@ def record_checksum(
     What no record can hold, where a store is damaged, has a checksum that none has.
     """
     try:
+        names = _names(stream, type_name, codec)
         numbers = _NUMBERS.pack(seq, version, schema_version, at, epoch, incarnation)
-    except struct.error:
+    except (struct.error, TypeError):
         return -1
-    return zlib.crc32(body, zlib.crc32(numbers, _names(stream, type_name, codec)))
+    return zlib.crc32(body, zlib.crc32(numbers, names))
 
 
 _NUMBERS = struct.Struct("<qqqdqq")

@@ -30,7 +30,7 @@ class ByHand:
     def __init__(self, name: str, step: Any) -> None:
         self.step = step
 
-    def wake(self, within: float = 0.0) -> None: ...
+    def wake(self) -> None: ...
 
     def stop(self, timeout: float) -> bool:
         return True
@@ -133,6 +133,16 @@ def test_an_index_that_is_wrong_is_found_and_made_anew(
     with closing(open_reader(path)) as reader:
         assert reader.damage() == []
         assert [reader.load(stream) for stream in STREAMS] == before
+
+
+def test_a_record_whose_type_has_no_text_is_not_sound(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    journal = _journal(SqliteBackend(path))
+    _fill(journal, 3)
+    journal.close()
+    _do(path, "UPDATE types SET name = x'ff'")
+    with closing(open_reader(path)) as reader:
+        assert [sound for _, sound in reader.examined("a", 0, 9)][:1] == [False]
 
 
 def _ask(path: Path, sql: str) -> Any:

@@ -331,9 +331,7 @@ class SqliteBackend:
             self._db.execute(statement, [value for row in part for value in row])
 
     def _id(self, table: str, name: str) -> int:
-        known = self._names[table].get(name)
-        if known is not None:
-            return known
+        """The number of a name that no earlier batch had, or of one not remembered."""
         find, add = _NAMES[table]
         found = self._db.execute(find, (name,)).get
         if found is None:

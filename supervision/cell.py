@@ -87,7 +87,6 @@ class Cell:
         self.name = name
         self.address = system.address(name)
         self.incarnation = incarnation
-        self.address = system.address(name)
         self.parent = parent
         self.actor: Actor | None = None
         self.children: dict[str, Cell] = {}

@@ -31,7 +31,7 @@ class Worker:
         self.since = 0.0  # monotonic seconds at the start of the turn or job
         self.reported = False
         self.lost = False
-        self.lent = False  # to the job, so that others see to everything else
+        self.lent = False  # to what takes it long: others see to everything else
         self.name = f"perdure-turns-{number}"
         self.thread = threading.Thread(
             target=pool.work, args=(self,), name=self.name, daemon=True

@@ -238,11 +238,9 @@ class Durable(Actor, Generic[S]):
         """Tell, on any thread, whether this incarnation still may write its stream."""
         return self._lease is not None and self.house.journal.holds(self._lease)
 
-    def when_durable(
-        self, seq: int, callback: Callable[[], object], *, hurry: bool = True
-    ) -> None:
-        """Call back, off its turn, once `seq` is flushed: soon with `hurry`."""
-        self.house.journal.when_durable(seq, callback, hurry=hurry)
+    def when_durable(self, seq: int, callback: Callable[[], object]) -> None:
+        """Call back, off its turn, once `seq` is flushed."""
+        self.house.journal.when_durable(seq, callback)
 
     # ── what ends in a later turn ────────────────────────────────────────────────
 

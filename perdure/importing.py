@@ -65,7 +65,7 @@ class _Idle:
         self.name = name
         self.step = step
 
-    def wake(self, within: float = 0.0) -> None:
+    def wake(self) -> None:
         """Nothing runs by itself."""
 
     def stop(self, timeout: float) -> None:

@@ -12,13 +12,10 @@ Step: TypeAlias = Callable[[], bool]
 
 
 class Background(Protocol):
-    """A step that runs on a thread of its own."""
+    """A step that runs whenever it is woken, on some thread but never on two."""
 
-    def wake(self, within: float = 0.0) -> None:
-        """Let the step run until it returns False, not on this thread.
-
-        It runs at once, or within so many seconds, whichever call wants it first.
-        """
+    def wake(self) -> None:
+        """Let the step run soon until it returns False; not inside this call."""
         ...
 
     def stop(self, timeout: float) -> object:

@@ -28,7 +28,6 @@ __all__ = ["MAX_BODY", "Health", "Journal"]
 MAX_BODY = 1024 * 1024  # bytes of one record or row
 MAX_SNAPSHOT = 16 * 1024 * 1024  # bytes
 CLOSE_TIMEOUT = 5.0  # seconds
-LINGER = 0.005  # seconds until what nobody waits for is flushed
 
 T = TypeVar("T")
 State: TypeAlias = Literal["open", "closing", "failed", "closed"]
@@ -117,11 +116,10 @@ class Journal:
     def append(self, changes: Changes, erasure: Erasure | None = None) -> list[Record]:
         """Take the next places in the log for these drafts, all of them or none.
 
-        The records are not durable yet: `when_durable` has them flushed at once, and
-        what nobody waits for is flushed within some milliseconds. One call is never
-        split over two transactions, nor left out in part. An `erasure` is done with it,
-        just before; when the records are durable, the bytes of what it took out are
-        gone, or go when a reader that still sees them ends.
+        The records are not durable yet: the writer is woken for them, `when_durable`
+        tells. One call is never split over two transactions, nor left out in part. An
+        `erasure` is done with it, just before; when the records are durable, the bytes
+        of what it took out are gone, or go when a reader that still sees them ends.
 
         Raises:
             Rejected: too big, or not the stream's next version; surely not written.
@@ -153,7 +151,7 @@ class Journal:
                 self.when_durable(entry.records[-1].seq, erased)
             self._hit("journal.append.after", subject)
         finally:
-            self._writer_thread.wake(within=LINGER)
+            self._writer_thread.wake()
         return list(entry.records)
 
     def acquire(self, stream: str, epoch: int) -> Lease:
@@ -208,22 +206,16 @@ class Journal:
         """The number of records that are not durable yet."""
         return self._pending.backlog
 
-    def when_durable(
-        self, seq: int, callback: Callable[[], object], *, hurry: bool = True
-    ) -> None:
+    def when_durable(self, seq: int, callback: Callable[[], object]) -> None:
         """Call `callback` once `seq` is flushed: on the thread that did it, or at once.
 
-        It is flushed for that, unless `hurry` is False: then it is heard of with the
-        next flush. It is never called where the record was left out or the journal
-        fails first.
+        It is never called where the record was left out or the journal fails first.
         """
         with self._lock:
             dead = self._state in ("failed", "closed")
             waits = dead or self._pending.wait_for(seq, callback)
         if not waits:
             callback()
-        elif hurry:
-            self._writer_thread.wake()
 
     def on_flushed(self, listener: Callable[[Sequence[Record]], None]) -> None:
         """Hear every record once, in the order of the log, after its flush.
@@ -283,7 +275,7 @@ class Journal:
             self._pending.keep_snapshot(
                 msgspec.structs.replace(snapshot, at=float(self._time()))
             )
-        self._writer_thread.wake(within=LINGER)
+        self._writer_thread.wake()
 
     def health(self) -> Health:
         """Say in one value whether the journal moves."""

@@ -26,11 +26,8 @@ class Timer(Protocol):
 class Background(Protocol):
     """A step that runs on a thread of its own whenever it is woken."""
 
-    def wake(self, within: float = 0.0) -> None:
-        """Have the step run again until it returns False; cheap, from any thread.
-
-        It runs at once, or within so many seconds, whichever call wants it first.
-        """
+    def wake(self) -> None:
+        """Have the step run again until it returns False; cheap, from any thread."""
         ...
 
     def stop(self, timeout: float) -> bool:

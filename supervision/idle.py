@@ -48,8 +48,8 @@ class IdleStep:
         """Whether it still runs when it is woken."""
         return not self._stopped
 
-    def wake(self, within: float = 0.0) -> None:
-        """Have the step run when there is nothing else to do; `within` is of no use."""
+    def wake(self) -> None:
+        """Have the step run when there is nothing else to do."""
         self._wanted = True
         if self._claim(False):
             self.since = time.monotonic()

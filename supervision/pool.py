@@ -326,7 +326,7 @@ class PoolDispatcher:
     def background(self, name: str, step: Callable[[], bool]) -> Background:
         """A daemonic thread for `step`; raises RuntimeError once closed."""
         self._check_open()
-        return self._keep(BackgroundThread(name, step, self._log, self._timers))
+        return self._keep(BackgroundThread(name, step, self._log))
 
     def when_idle(self, name: str, step: Callable[[], bool]) -> Background:
         """A step for the pool's own threads; raises RuntimeError once closed."""

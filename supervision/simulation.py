@@ -309,7 +309,7 @@ class _SimulatedBackground:
         self._step = step
         self._stopped = False
 
-    def wake(self, within: float = 0.0) -> None:
+    def wake(self) -> None:
         """Have the step run again."""
         if not self._stopped:
             self._dispatcher.woken(self)

@@ -112,18 +112,11 @@ class BackgroundThread:
     """Runs `step` until it returns False, each time it is woken."""
 
     def __init__(
-        self,
-        name: str,
-        step: Callable[[], bool],
-        log: Callable[..., None],
-        timers: TimerThread,
+        self, name: str, step: Callable[[], bool], log: Callable[..., None]
     ) -> None:
         self._name = name
         self._step = step
         self._log = log
-        self._timers = timers
-        self._due: float | None = None  # monotonic second by which it is to run
-        self._armed = False  # whether a timer looks at that
         # Locks, not an Event: its `set` costs the waker a hand-over of the interpreter.
         self._gate = threading.Lock()  # released to let the thread go on
         self._gate.acquire()
@@ -138,32 +131,10 @@ class BackgroundThread:
         """Whether its thread has not ended yet."""
         return self._thread.is_alive()
 
-    def wake(self, within: float = 0.0) -> None:
-        """Have the step run again, at once or within so many seconds."""
-        if not within:
-            if self._woken.acquire(False):
-                self._gate.release()
-            return
-        if self._due is None:
-            self._due = time.monotonic() + within
-        self._arm(within)
-
-    def _arm(self, seconds: float) -> None:
-        if not self._armed:
-            self._armed = True
-            self._timers.call_later(seconds, self._look)
-
-    def _look(self) -> None:
-        # A run in between did what the timer was set for, and later wishes are later.
-        self._armed = False
-        due = self._due
-        if due is None:
-            return
-        left = due - time.monotonic()
-        if left <= 0:
-            self.wake()
-        else:
-            self._arm(left)
+    def wake(self) -> None:
+        """Have the step run again."""
+        if self._woken.acquire(False):
+            self._gate.release()
 
     def stop(self, timeout: float) -> bool:
         """Let the step run dry, then end; False if it takes over `timeout` seconds."""
@@ -176,7 +147,6 @@ class BackgroundThread:
     def _run(self) -> None:
         while True:
             self._gate.acquire()
-            self._due = None
             self._woken.release()
             stopping = self._stopping
             run_guarded(f"background {self._name}", self._drain, self._log)

@@ -382,7 +382,7 @@ class Activation:
         admission.vetting.forget(task)
         admission.gate.forget(task)
         forget = partial(admission.house.journal.forget, family(task))
-        admission.when_durable(admission.last_seq, forget, hurry=False)
+        admission.when_durable(admission.last_seq, forget)
 
     def _wake_again(self, row: TaskRow) -> None:
         """A task that was woken while it was active has stopped: it goes on at once."""

@@ -195,7 +195,7 @@ class Ledger(Durable[LedgerState]):
         seq = self.append(*events, blobs=blobs)
         hit("effect.recorded", entry.name)
         key, executor = self.work_key(op, attempt), self.house.executor
-        self.when_durable(seq, lambda: executor.forget(key), hurry=False)
+        self.when_durable(seq, lambda: executor.forget(key))
         wanted = self.wanted.get(op)
         checkpoint = "nodes" if wanted is None else wanted.checkpoint
         if checkpoint == "every":

@@ -28,7 +28,7 @@ class _ByHand:
     def __init__(self, name: str, step: Callable[[], bool]) -> None:
         return
 
-    def wake(self, within: float = 0.0) -> None:
+    def wake(self) -> None:
         return
 
     def stop(self, timeout: float) -> None:

@@ -21,7 +21,7 @@ class ByHand:
         self.step = step
         self.woken = 0
 
-    def wake(self, within: float = 0.0) -> None:
+    def wake(self) -> None:
         self.woken += 1
 
     def stop(self, timeout: float) -> None:
@@ -38,7 +38,7 @@ class OnThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def wake(self, within: float = 0.0) -> None:
+    def wake(self) -> None:
         self._wanted.set()
 
     def stop(self, timeout: float) -> None:
